@@ -6,7 +6,6 @@ Ordinary ASGI messages; it knows nothing of raw connections.
 import json
 from collections.abc import Sequence
 
-from mockllm.core.errors import MockllmError
 from mockllm.serve import Send
 
 Pairs = Sequence[tuple[bytes, bytes]]
@@ -29,6 +28,7 @@ async def answer_error(send: Send, status: int, kind: str, message: str, headers
     await answer_json(send, status, document, ((b"x-should-retry", b"false"), marked, *headers))
 
 
-async def answer_failure(send: Send, error: MockllmError) -> None:
-    """What went wrong, with the status that belongs to it."""
-    await answer_error(send, error.status, error.kind, str(error))
+async def answer_empty(send: Send, status: int, headers: Pairs) -> None:
+    """A status without a body."""
+    await send({"type": "http.response.start", "status": status, "headers": list(headers)})
+    await send({"type": "http.response.body", "body": b""})

@@ -72,7 +72,7 @@ class LoopTimer:
     def set(self, due: int | None) -> None:
         if self._handle is not None:
             self._handle.cancel()
-        self._handle = None if due is None else self._loop.call_later((due - _now()) / 1e6, self._wake)
+        self._handle = None if due is None else self._loop.call_later((due - now()) / 1e6, self._wake)
 
     def close(self) -> None:
         self.set(None)
@@ -98,7 +98,7 @@ class HeapClock:
 
     def now(self) -> int:
         """µs of the system's monotonic clock."""
-        return _now()
+        return now()
 
     @property
     def waiting(self) -> int:
@@ -107,7 +107,7 @@ class HeapClock:
 
     async def until(self, due: int) -> None:
         """Return at or after `due` (µs), never before. Gives way to other tasks at least once, however late it is."""
-        if due <= _now():
+        if due <= now():
             await asyncio.sleep(0)
             return
         waiter: asyncio.Future[None] = self._loop.create_future()
@@ -133,8 +133,8 @@ class HeapClock:
 
     def _wake(self) -> None:
         heap = self._heap
-        now = _now()
-        while heap and heap[0][0] <= now:
+        reached = now()
+        while heap and heap[0][0] <= reached:
             waiter = heappop(heap)[2]
             if waiter.cancelled():
                 self._dead -= 1
@@ -168,7 +168,8 @@ def best_timer(loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> Tim
     return LoopTimer(loop, wake)
 
 
-def _now() -> int:
+def now() -> int:
+    """µs of the system's monotonic clock."""
     return time.monotonic_ns() // 1000
 
 

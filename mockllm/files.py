@@ -8,7 +8,9 @@ import errno
 import os
 import re
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +20,11 @@ from mockllm.core.errors import CassetteError, MockllmError, UsageError
 from mockllm.core.exchange import Exchange, Request
 
 SUFFIX = ".jsonl"
+
+SETTLED_NS = 2_000_000_000
+"""File systems' clocks are coarse: until a change is so old, another may follow with the same time (ns)."""
+MAX_STEM = 80
+"""A tape's name is at most so long, without its suffix (characters)."""
 
 Stamp = tuple[int, int]
 """What changes when a file does: time of modification (ns) and size (bytes)."""
@@ -48,6 +55,16 @@ class TapeFile:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, self._size)
 
+    def clear(self) -> None:
+        """Take back all that was written."""
+        if self._broken:
+            return
+        try:
+            os.ftruncate(self._file, 0)
+            self._size = 0
+        except OSError as error:
+            self._fail(error)
+
     def close(self) -> None:
         """Some file systems report only here that they could not keep what was written."""
         try:
@@ -59,6 +76,31 @@ class TapeFile:
         if not self._broken:
             self._failed(f"cannot write {self.path}: {_reason(error)}")
         self._broken = True
+
+
+class LineFile:
+    """A file that lines are added to. A write that fails is said once, and nothing is written after it."""
+
+    def __init__(self, path: Path, failed: Callable[[str], None]) -> None:
+        """Raises MockllmError where the file cannot be opened."""
+        self._path, self._failed = path, failed
+        self._broken = False
+        try:
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError as error:
+            raise MockllmError(f"cannot write {path}: {_reason(error)}") from None
+
+    def write(self, line: str) -> None:
+        """Add a line."""
+        if self._broken:
+            return
+        try:
+            rest = memoryview(line.encode() + b"\n")
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError as error:
+            self._broken = True
+            self._failed(f"cannot write {self._path}: {_reason(error)}; it is incomplete")
 
 
 class Folder:
@@ -93,12 +135,26 @@ class Folder:
         """
         while True:
             try:
-                return TapeFile(self.path / f"{number:06d}-{name}{SUFFIX}", failed)
+                stem = f"{number:06d}-{name}"[:MAX_STEM].rstrip("-")
+                return TapeFile(self.path / f"{stem}{SUFFIX}", failed)
             except FileExistsError:
                 number = self.reserve()
             except OSError as error:
                 failed(f"cannot write to {self.path}: {_reason(error)}")
                 return None
+
+
+class Nowhere:
+    """Where a recorder that keeps nothing puts its tapes."""
+
+    unusable = None
+
+    def reserve(self) -> int:
+        """Tapes that are not kept have no number."""
+        return 0
+
+    def create(self, _number: int, _name: str, _failed: Callable[[str], None]) -> None:
+        """No file."""
 
 
 def tape_name(method: str, path: bytes) -> str:
@@ -120,23 +176,35 @@ class Recording:
         return f"{self.path}:{self.place.header_line}"
 
 
-def find(paths: Iterable[Path]) -> list[Path]:
+def find(paths: Iterable[Path], *, missing_ok: bool = False) -> list[Path]:
     """The cassette files that paths name: files as they are, folders searched for *.jsonl; sorted, each once.
 
-    Raises UsageError where a path is not there or a folder has none.
+    Raises UsageError where a path is not there or a folder has none, unless `missing_ok`.
     """
     found: set[Path] = set()
     for path in paths:
         if path.is_dir():
-            inside = [file for file in path.rglob(f"*{SUFFIX}") if file.is_file()]
-            if not inside:
+            inside = [Path(file.path) for file in _entries(path) if file.name.endswith(SUFFIX) and file.is_file()]
+            if not inside and not missing_ok:
                 raise UsageError(f"no cassettes (*{SUFFIX}) in {path}; make some with: mockllm record URL -o {path}")
             found.update(inside)
         elif path.exists():
             found.add(path)
-        else:
+        elif not missing_ok:
             raise UsageError(f"{path} does not exist")
     return sorted(found)
+
+
+def folders(paths: Iterable[Path]) -> list[Path]:
+    """The paths, and all folders below them."""
+    return [
+        found for path in paths for found in (path, *(Path(entry.path) for entry in _entries(path) if _is_dir(entry)))
+    ]
+
+
+def changes(paths: Iterable[Path]) -> dict[Path, int]:
+    """For each path a number that is another one when a file has come to that folder or gone from it."""
+    return {path: _change(path) for path in paths}
 
 
 def scan(files: Iterable[Path], warn: Callable[[str], None]) -> Iterator[tuple[Recording, Request]]:
@@ -186,6 +254,19 @@ def read_all(path: Path, *, strict: bool = True) -> list[Exchange]:
     return [cassette.load(data, place, str(path), strict=strict) for place in places]
 
 
+def write_new(path: Path, data: bytes) -> None:
+    """Make a cassette file that only its owner can read, and the folders above it.
+
+    Raises MockllmError, also where there is one.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise MockllmError(f"cannot write {path}: {_reason(error)}") from None
+
+
 def rewrite(path: Path, data: bytes) -> None:
     """Replace a cassette file's content, atomically, its permissions kept. Raises MockllmError."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
@@ -204,6 +285,28 @@ def shipped() -> Path:
     package = Path(__file__).parent
     inside = package / "cassettes"
     return inside if inside.is_dir() else package.parent / "cassettes"
+
+
+def _entries(folder: Path | str) -> Iterator["os.DirEntry[str]"]:
+    """What is in a folder, and in those below it; nothing where it cannot be listed."""
+    with suppress(OSError), os.scandir(folder) as found:
+        for entry in found:
+            yield entry
+            if _is_dir(entry):
+                yield from _entries(entry.path)
+
+
+def _is_dir(entry: "os.DirEntry[str]") -> bool:
+    return entry.is_dir(follow_symlinks=False)
+
+
+def _change(path: Path) -> int:
+    try:
+        changed = path.stat().st_mtime_ns
+    except OSError:
+        return 0
+    now = time.time_ns()
+    return changed if now - changed > SETTLED_NS else now
 
 
 def _read(path: Path) -> tuple[bytes, Stamp]:

@@ -13,16 +13,18 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """`host` is the address that the server listens on; `token` the secret that lets anyone in who sends it."""
+    """`host` is the address that the server listens on; `token` the secret that lets anyone in who sends it, an empty
+    one nobody.
+    """
 
     host: str = "127.0.0.1"
     token: str | None = None
 
     def refusal(self, headers: Mapping[str, str]) -> str | None:
-        """Why a request with these headers (names in lower case) may not; None where it may."""
-        if self.token is not None:
+        """Why a request with these headers (names in lower case, values in Latin-1) may not; None where it may."""
+        if self.token:
             given = headers.get("mockllm-token", headers.get("authorization", "").removeprefix("Bearer "))
-            if hmac.compare_digest(given.encode(), self.token.encode()):
+            if hmac.compare_digest(given.encode("latin-1", "replace"), self.token.encode(errors="replace")):
                 return None
             if not is_loopback(self.host):
                 return "send the control token as mockllm-token: TOKEN, or as Authorization: Bearer TOKEN"
@@ -31,7 +33,7 @@ class Guard:
         if not is_loopback(_name(headers.get("host", ""))):
             return "the Host header names another machine: ask for 127.0.0.1 or localhost"
         origin = headers.get("origin")
-        if origin is not None and not is_loopback(urlsplit(origin).hostname or ""):
+        if origin is not None and not is_loopback(_name(origin.partition("://")[2])):
             return "a page of another machine may not use this"
         return None
 

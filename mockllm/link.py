@@ -15,36 +15,35 @@ from mockllm.upstream import Upstream
 
 
 class Link:
-    """A client connection's upstream. `ended`: how the server closed it, None while it is open; `upload` sends the
-    request.
+    """A client connection's upstream. `ended`: how the server closed it, None while it is open.
+
+    The owner lets an exchange `take` it at once; its `upload` sends the request.
     """
+
+    relay: Relay
+    upload: asyncio.Task[None]
 
     def __init__(self, target: Target, upstream: Upstream) -> None:
         self.target, self.upstream = target, upstream
-        self.relay: Relay | None = None
         self.ended: End | None = None
-        self.upload: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         upstream.on_end = self._on_end
 
-    def take(self, relay: Relay) -> None:
-        """The next exchange begins: the one before it left the connection open."""
-        if self.relay is not None:
-            self.relay.settle_open()
-        self.relay = relay
+    def take(self, relay: Relay, upload: asyncio.Task[None]) -> None:
+        """An exchange begins."""
+        self.relay, self.upload = relay, upload
         self.upstream.on_read = relay.on_read
 
     def leave(self) -> None:
         """The client turned to another upstream, or this one is closed."""
-        if self.relay is not None:
-            self.relay.settle_open()
+        self.relay.settle_open()
         self.upstream.abort()
 
     def on_left(self, _left: "asyncio.Future[Left]") -> None:
         """The client's connection is gone. The upstream follows, unless the exchange still has something to see
         there.
         """
-        if self.relay is None or self.relay.settled:
+        if self.relay.settled:
             self.upstream.abort()
         else:
             self.relay.on_left()
@@ -54,10 +53,7 @@ class Link:
 
         Where the recorder itself gave up, with a reset: nobody takes that for the end of a whole answer.
         """
-        given_up = verdict.end in (End.HANG, End.CLIENT)
-        if given_up:
-            self.upstream.abort()
-        if given_up or self.ended is End.RST:
+        if verdict.end in (End.HANG, End.CLIENT) or self.ended is End.RST:
             await connection.reset()
         else:
             connection.finish(keep_open=self.ended is None)
@@ -65,12 +61,9 @@ class Link:
     def _on_end(self, at: int, how: End) -> None:
         self.ended = how
         relay = self.relay
-        if relay is None:
-            return
         answered = relay.verdict is not None
         relay.on_end(at, how)
-        if self.upload is not None:
-            self.upload.cancel()
+        self.upload.cancel()
         if answered:  # nobody waits for an answer: it was an idle connection that the server closed
             self._closing = asyncio.ensure_future(_close_idle(relay.connection, how))
 

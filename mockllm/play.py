@@ -5,12 +5,13 @@ what a wire really is, what time really is, or which bytes it writes.
 """
 
 import asyncio
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 from statistics import median_low
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 from mockllm.clock import Clock
 from mockllm.core.http1 import Framing, scan
@@ -37,6 +38,15 @@ class Wire(Protocol):
         """The answer is over: the connection is ready for the next request, or is closed once all is sent."""
         ...
 
+    @property
+    def superseded(self) -> bool:
+        """Whether the client has sent another request on this connection."""
+        ...
+
+    def close(self) -> None:
+        """Close a connection that `finish` left open, unless another request is being answered on it."""
+        ...
+
     async def reset(self) -> None:
         """Reset the connection, once all that was written is delivered. Returns also where the client leaves first."""
         ...
@@ -60,6 +70,46 @@ MAX_WRITE = 256 * 1024
 """Bytes of one write: no read of a recording is larger, but at speed 0 all of an answer is one."""
 
 
+HELD_US = 50_000
+"""A connection that the server closes within this time after an answer is held until then: a recorder watched it so
+long. A later close finds it idle, or in use again, and then it does not come."""
+
+
+class Steps(Sequence[tuple[int, int, int]]):
+    """What to write when, (due, start, stop) each: two arrays, since a stream may be cut into a million bytes."""
+
+    __slots__ = ("_dues", "_stops")
+
+    def __init__(self, steps: Iterable[tuple[int, int, int]]) -> None:
+        """Each step starts where the one before it stops."""
+        self._dues, self._stops = array("q"), array("q", [0])
+        for due, _, stop in steps:
+            self._dues.append(due)
+            self._stops.append(stop)
+
+    def __len__(self) -> int:
+        return len(self._dues)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[int, int, int]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[tuple[int, int, int]]: ...
+    def __getitem__(self, index: int | slice) -> tuple[int, int, int] | Sequence[tuple[int, int, int]]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        place = range(len(self))[index]
+        return self._dues[place], self._stops[place], self._stops[place + 1]
+
+    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+        return zip(self._dues, self._stops, self._stops[1:], strict=False)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """When to write what, and how to end. Times are µs since the request was fully sent.
@@ -70,7 +120,7 @@ class Plan:
     """
 
     buffer: bytes
-    steps: tuple[tuple[int, int, int], ...]
+    steps: Sequence[tuple[int, int, int]]
     ending: Ending
     ending_at: int
     over_at: int | None = None
@@ -80,6 +130,10 @@ class Plan:
         if self.over_at is not None and not keep_alive:
             return Ending.FIN, self.over_at
         return self.ending, self.ending_at
+
+    def closes_idle(self, keep_alive: bool) -> bool:
+        """Does the server close the connection so long after the answer that the client may use it again before?"""
+        return keep_alive and self.over_at is not None and self.ending_at - self.over_at > HELD_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +157,7 @@ def plan(response: Response, *, on_client: End = End.CLIENT) -> Plan:
     Where the recorded client left before the answer was whole: a FIN where the framing shows the loss, else a RST
     (`on_client` CLIENT), or silence (`on_client` HANG).
     """
-    steps = tuple(_steps(response))
+    steps = Steps(_steps(response))
     last = steps[-1][0] if steps else 0
     ending = _ending(response, on_client)
     if ending is Ending.KEEP:
@@ -163,7 +217,10 @@ async def play(plan: Plan, wire: Wire, clock: Clock, started_us: int, *, keep_al
             over = True
         if ending is Ending.HANG:
             await asyncio.get_running_loop().create_future()
-        await _reach(clock, started_us + ending_at)
+        if plan.closes_idle(keep_alive):
+            ending = Ending.KEEP
+        else:
+            await _reach(clock, started_us + ending_at)
     left = wire.left.done()
     if not left:
         await _end(wire, ending, keep_alive)
@@ -179,6 +236,21 @@ async def play(plan: Plan, wire: Wire, clock: Clock, started_us: int, *, keep_al
 async def _reach(clock: Clock, due: int) -> None:
     if due > clock.now():
         await clock.until(due)
+
+
+async def close_idle(plan: Plan, wire: Wire, clock: Clock, started_us: int) -> None:
+    """Close the connection as the plan says, some time after its answer, where it is still idle then.
+
+    For a plan that `closes_idle`, after `play`.
+    """
+    with _cut_short_by(wire.left):
+        await clock.until(started_us + plan.ending_at)
+    if wire.left.done() or wire.superseded:
+        return
+    if plan.ending is Ending.RST:
+        await wire.reset()
+    else:
+        wire.close()
 
 
 async def _end(wire: Wire, ending: Ending, keep_alive: bool) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from mockllm.core.dialects import ProtocolEnd
 from mockllm.core.exchange import header
+from mockllm.core.loglines import Came
 from mockllm.core.response import End, Then
 from mockllm.serve import RawConnection
 from mockllm.taping import Taping
@@ -63,11 +64,26 @@ class Relay:
         self.over: asyncio.Future[Verdict] = self._loop.create_future()
         self._limits, self._now, self._done = limits, now, done
         self._protocol_end: ProtocolEnd | None = None
-        self._last = now()
+        self._first_event: int | None = None
+        self._began = now()
+        self._last = self._began
         self._timers: list[asyncio.TimerHandle] = []
         self._then: tuple[Then, int] | None = None
         self._uploading = True
         self._resuming: asyncio.Task[None] | None = None
+
+    @property
+    def came(self) -> Came:
+        """What came of the answer until now. Events are counted up to the protocol's own end; no ping is the first."""
+        taping, head = self.taping, self.taping.tape.tracker.head
+        events = 0 if self._protocol_end is None else self._protocol_end.events
+        status = None if head is None else head.status
+        return Came(status, taping.bytes, taping.first, events, self._first_event)
+
+    @property
+    def elapsed(self) -> int:
+        """µs since the request was fully sent; while it is being sent, since it began."""
+        return self._now() - (self._began if self.taping.sent is None else self.taping.sent)
 
     def uploaded(self, *, complete: bool) -> None:
         """The request's body is on its way in full, or (complete False) never will be. Only the first call counts."""
@@ -75,7 +91,8 @@ class Relay:
             return
         self._uploading = False
         if complete:
-            self.taping.sent = self._last = self._now()
+            self._last = self._now()
+            self.taping.all_sent(self._last)
             if self._limits.idle_us is not None and self.verdict is None:
                 self._watch_silence(self._limits.idle_us)
         if self._then is not None:
@@ -83,8 +100,6 @@ class Relay:
 
     def on_read(self, at: int, data: bytes) -> None:
         """A read of the real server; also what it sends unasked after a complete answer."""
-        if self.verdict is not None and self.verdict.end is not End.COMPLETE:
-            return
         self._last = at
         if self.taping.first is None:
             self.connection.begin()
@@ -138,12 +153,13 @@ class Relay:
             self._protocol_end = ProtocolEnd(header(headers, b"content-type"), header(headers, b"content-encoding"))
         if self._protocol_end is not None:
             self._protocol_end.feed(tape.body)
+            if self._first_event is None and self._protocol_end.begun:
+                self._first_event = tape.at
 
     def _conclude(self, verdict: Verdict) -> None:
         self.verdict = verdict
         self._cancel_timers()
-        if not self.over.done():
-            self.over.set_result(verdict)
+        self.over.set_result(verdict)
 
     def _settle(self, then: Then, then_at: int) -> None:
         assert self.verdict is not None
@@ -154,7 +170,7 @@ class Relay:
         self._cancel_timers()
         end, at = self.verdict.end, self.verdict.at
         self.taping.end(end, at, then, max(at, then_at), by_recorder=self.verdict.by_recorder)
-        if self.connection.left.done():
+        if end is not End.COMPLETE or self.connection.left.done():
             self.upstream.abort()
         self._done(self)
 

@@ -59,7 +59,8 @@ class RawConnection:
     After `begin()` nothing but what the app writes goes out. The app ends the response with `finish`, `close`, `reset`
     or `abort` before it returns (what it leaves open is closed). Once the client is gone, writes are dropped, nothing
     here waits and nothing raises. `method`, `target` (as in the request line) and `headers` are spelled as the client
-    did; `http_version` is "1.0" or "1.1"; `keep_alive` is what the client asked for (RFC 9112 §9.3).
+    did; `http_version` is "1.0" or "1.1"; `keep_alive` is what the client asked for (RFC 9112 §9.3). `on_write` is told
+    what is written.
     """
 
     method: str
@@ -69,6 +70,7 @@ class RawConnection:
     keep_alive: bool
     _protocol: "_Protocol"
     _cycle: RequestResponseCycle = field(init=False)
+    on_write: Callable[[bytes], None] = field(default=lambda _: None, init=False)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -111,6 +113,10 @@ class RawConnection:
                 await cycle.message_event.wait()
                 cycle.message_event.clear()
 
+    def unread(self, body: bytes) -> None:
+        """Put back a body that was read to its end: `chunks` gives it once more."""
+        self._cycle.body = bytearray(body)
+
     def begin(self) -> None:
         """Take over: from here on uvicorn writes nothing of its own into this response (no 100, no 400, no 500)."""
         self._cycle.response_started = True
@@ -124,6 +130,7 @@ class RawConnection:
         protocol = self._protocol
         if self._mine() and not protocol.hung_up and not protocol.transport.is_closing():
             protocol.transport.write(data)
+            self.on_write(data)
 
     @property
     def congested(self) -> bool:
@@ -147,6 +154,11 @@ class RawConnection:
         if not keep_open or self._protocol.stopping:
             self._protocol.hang_up()
         cycle.on_response()
+
+    @property
+    def superseded(self) -> bool:
+        """Whether the client has sent another request since this one."""
+        return self._protocol.cycle is not self._cycle
 
     def close(self) -> None:
         """Send FIN after what was written.

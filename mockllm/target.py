@@ -33,6 +33,13 @@ class Target:
     def __str__(self) -> str:
         return f"{self.scheme}://{self.authority.decode()}{self.path.decode()}"
 
+    def target_of(self, path: bytes, *, absolute: bool) -> bytes:
+        """What stands in the request line for a path and query; `absolute` for a plain proxy (RFC 9112 §3.2.2)."""
+        server = f"{self.scheme}://".encode() + self.authority if absolute else b""
+        if path == b"*":  # OPTIONS, about the server itself (RFC 9112 §3.2.4)
+            return server or path
+        return server + self.path + path
+
 
 @dataclass(frozen=True, slots=True)
 class Proxy:

@@ -72,7 +72,7 @@ def index(data: bytes, source: str) -> Index:
         kind = data[position : position + 1]
         if kind == b"{":
             if header:
-                cut = _comments_before(data, start, position)
+                cut = _comments_before(data, position)
                 places.append(Place(start, cut, first, header))
                 start, first = cut, number - data.count(b"\n", cut, position)
             header = number
@@ -86,15 +86,12 @@ def index(data: bytes, source: str) -> Index:
 
 def load(data: bytes, place: Place, source: str, *, strict: bool = True) -> Exchange:
     """Read the exchange at a place of a file's bytes. Raises CassetteError. `strict` False lets wrong lengths pass."""
-    numbered = enumerate(data[place.start : place.stop].removesuffix(b"\n").split(b"\n"), place.line)
-    notes: list[Note] = []
-    for number, line in numbered:
-        if number == place.header_line:
-            break
-        notes.append(Note(-1, plain_text(source, number, line)))
-    request, meta = header(line, place.header_line, source)
+    text = data[place.start : place.stop].removesuffix(b"\n").split(b"\n")
+    above = place.header_line - place.line
+    notes = [Note(-1, plain_text(source, number, line)) for number, line in enumerate(text[:above], place.line)]
+    request, meta = header(text[above], place.header_line, source)
     lines = Lines(source, request.method, strict=strict)
-    for number, line in numbered:
+    for number, line in enumerate(text[above + 1 :], place.header_line + 1):
         lines.feed(number, line)
     if lines.request_line is not None:
         request, rest = _late_body(request, *lines.request_line, source)
@@ -244,14 +241,13 @@ def _is_torn(line: bytes) -> bool:
     return False
 
 
-def _comments_before(data: bytes, start: int, position: int) -> int:
-    """Where the comments begin that stand right before the header at `position`: they belong to it."""
-    while position > start:
-        previous = data.rfind(b"\n", start, position - 1) + 1 or start
+def _comments_before(data: bytes, position: int) -> int:
+    """Where the comments begin that stand right before the second or later header at `position`: they belong to it."""
+    while True:
+        previous = data.rfind(b"\n", 0, position - 1) + 1
         if data[previous : previous + 1] not in (b"#", b"\r", b"\n"):
-            break
+            return position
         position = previous
-    return position
 
 
 def _shown(line: bytes) -> str:

@@ -38,7 +38,7 @@ def content_of(request: Request, body: bytes, rules: Rules) -> Content:
 
     Only forms and JSON have places, so only there are credentials and ignored places left out.
     """
-    secret = rules.secret_fields
+    secret = rules.secrets.fields
     try:
         parts = parse_multipart(header(request.headers, b"content-type") or b"", body)
         return Form(tuple(part for part in parts if not _is_secret_part(part, secret)))

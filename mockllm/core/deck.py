@@ -4,7 +4,7 @@ A deck is an index that never changes and holds no bodies; how far it was played
 play from one deck. It must not know what a recording is.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -14,7 +14,7 @@ from mockllm.core.rules import DEFAULT, Rules
 
 T = TypeVar("T")
 
-Positions = dict[bytes, int]
+Positions = MutableMapping[bytes, int]
 """How many recordings of each key were drawn, repeats not among them. Starts empty; `Deck.draw` counts in it; never has
 more items than the deck has keys."""
 
@@ -64,7 +64,11 @@ class Deck(Generic[T]):
         these groups is played in its own order, and one that was played to its end repeats its last recording rather
         than give way to the next group.
         """
-        name = next((name for name in keys(asked, self._rules) if name in self._handles), None)
+        return self.draw_by(keys(asked, self._rules), positions)
+
+    def draw_by(self, names: Iterable[bytes], positions: Positions) -> Drawn[T] | None:
+        """The same for a request whose keys (`matching.keys`, under the deck's rules) are known."""
+        name = next((name for name in names if name in self._handles), None)
         if name is None:
             return None
         handles = self._handles[name]

@@ -33,7 +33,7 @@ def decode(coding: bytes, pieces: Sequence[bytes]) -> Decoded:
     """
     if coding in _IDENTITY:
         return Decoded(tuple(pieces), None, finished=True)
-    wbits = _wbits(coding, b"".join(pieces[:2])[:2])
+    wbits = _wbits(coding, b"".join(piece[:2] for piece in pieces)[:2])
     if wbits is None:
         name = coding.decode("ascii", "backslashreplace")
         return Decoded((b"",) * len(pieces), f"compressed as {name}, which is not decoded here", finished=False)

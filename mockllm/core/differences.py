@@ -23,7 +23,7 @@ NEAR = 4096
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}")
 # Between a name and its value: as in JSON within a string, in a query or code, or in the parts of a broken form.
 _ASSIGNED = r"""(?i)((?<![a-z0-9])(?:%s)(?:[\\"'\s]{0,8}[:=]|"?\r\n\r\n)[\\"'\s]{0,8})[^\r\n]+"""
-_LOOKS_SECRET = re.compile(rb"(?i)auth|key|token|secret|cookie|passw|credential|session|signature")
+_LOOKS_SECRET = re.compile(rb"(?i)auth(?!or)|key(?![a-z])|token(?!s)|secret|cookie|passw|credential|session|signature")
 _LOOKS_LIKE_CREDENTIAL = re.compile(rb"(?i)\s*(?:(?:bearer|basic|digest|negotiate|token|apikey)\s|sk-|eyJ)")
 
 
@@ -47,7 +47,7 @@ class Difference:
 
 def list_difference(matcher: str, name: bytes, asked: Iterable[bytes], recorded: Iterable[bytes]) -> Difference:
     """That the values of a name differ, of a header or query parameter; those that look like credentials are masked."""
-    hidden = matcher == "headers" and _LOOKS_SECRET.search(name) is not None
+    hidden = _LOOKS_SECRET.search(name) is not None
     mine, theirs = (" and ".join(_listed(value, hidden) for value in values) for values in (asked, recorded))
     return Difference(matcher, shown_bytes(name), mine or ABSENT, theirs or ABSENT)
 
@@ -175,7 +175,7 @@ class _Hider:
 
     def _hidden(self, text: AnyStr) -> AnyStr:
         if isinstance(text, bytes):
-            return re.sub(self._assigned.encode(errors="surrogateescape"), rb"\g<1>" + MASK.encode(), text)
+            return re.sub(self._assigned.encode(), rb"\g<1>" + MASK.encode(), text)
         return re.sub(self._assigned, r"\g<1>" + MASK, text)
 
 

@@ -54,3 +54,17 @@ class NoMatchError(MockllmError):
     status = 404
     exit_code = 3
     kind = "mockllm_no_match"
+
+
+class UnusedError(MockllmError):
+    """Recordings that nobody asked for, where that was to be reported."""
+
+    exit_code = 4
+    kind = "mockllm_unused"
+
+
+class CredentialsError(MockllmError):
+    """Something that looks like a credential stands in a cassette."""
+
+    exit_code = 5
+    kind = "mockllm_credentials"

@@ -110,11 +110,10 @@ class Tracker:
         self._out: list[Segment] = []
         self._at = 0
         self._mark = 0  # where, in this read, the bytes begin that are in no segment yet
-        self._data_end = -1  # where, in this read, the body bytes of the last segment end
 
     def feed(self, at: int, data: bytes) -> list[Segment]:
         """Cut one read into segments. Their `wire`, joined, is `data`; bytes after the message's end are included."""
-        self._out, self._at, self._mark, self._data_end = [], at, 0, -1
+        self._out, self._at, self._mark = [], at, 0
         position = 0
         while position < len(data):
             position = self._state(data, position)
@@ -124,6 +123,25 @@ class Tracker:
     def eof(self) -> bool:
         """The server closed: was the answer whole?"""
         return self.done or self.framing is Framing.CLOSE
+
+    def fork(self) -> "Tracker":
+        """Another one that is where this one is, and goes on by itself."""
+        other = Tracker(self._method)
+        other.__dict__.update(self.__dict__)
+        other._pending = bytearray(self._pending)
+        other._state = getattr(other, self._state.__name__)
+        return other
+
+    def stands_like(self, other: "Tracker") -> bool:
+        """Will both cut all that follows in the same way?"""
+        return (self._state.__name__, self._pending, self.framing, self.left, self.body_length, self.bad) == (
+            other._state.__name__,
+            other._pending,
+            other.framing,
+            other.left,
+            other.body_length,
+            other.bad,
+        )
 
     def _flush(self, data: bytes, stop: int) -> None:
         if stop > self._mark:
@@ -211,7 +229,7 @@ class Tracker:
             before = b""
         self._out.append(Segment(self._at, data[start:stop], before))
         self.body_length += stop - start
-        self._mark = self._data_end = stop
+        self._mark = stop
 
     def _in_chunk_end(self, data: bytes, position: int) -> int:
         line, stop = self._line(data, position)
@@ -220,7 +238,7 @@ class Tracker:
             return stop if self._pending == b"\r" else self._give_up(data)
         if line not in (b"\r\n", b"\n"):
             return self._give_up(data)
-        if position == self._data_end:
+        if self._out:  # the chunk's data ended in this read, right before
             last = self._out[-1]
             self._out[-1] = Segment(last.at, last.data, last.before, line)
             self._mark = stop

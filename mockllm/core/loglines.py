@@ -3,7 +3,13 @@
 What it holds is text made by strangers, so it is escaped; it must not know where the line goes.
 """
 
+from dataclasses import dataclass
+from typing import Any
+
 from mockllm.core.shown import escaped
+
+UnderWay = tuple[str, str]
+"""What was asked, and what came of it until now: both print, each character in one column."""
 
 
 def duration(microseconds: int) -> str:
@@ -15,11 +21,46 @@ def duration(microseconds: int) -> str:
     return f"{microseconds / 1e6:.2f} s"
 
 
-def exchange(
-    method: str, target: bytes, status: int | None, size: int, first: int | None, total: int, end: str, rest: str = ""
-) -> str:
-    """One exchange in one line: what was asked, what came, when its first byte and its end came (µs), how it ended."""
-    answer = "no head" if status is None else str(status)
-    began = "nothing came" if first is None else f"first byte {duration(first)}"
-    line = f"{method} {target.decode(errors='backslashreplace')} {answer}, {size} B, {began}, {duration(total)}, {end}"
+@dataclass(frozen=True, slots=True)
+class Came:
+    """What came of an answer so far: bytes on the wire, events that a client gets, and when the first byte and the
+    first event came (µs since the request; None: none did).
+    """
+
+    status: int | None
+    bytes: int
+    first: int | None
+    events: int = 0
+    first_event: int | None = None
+
+    def __str__(self) -> str:
+        parts = ["no head" if self.status is None else str(self.status)]
+        if self.events:
+            parts.append("1 event" if self.events == 1 else f"{self.events} events")
+        parts += [f"{self.bytes} B", "nothing came" if self.first is None else f"first byte {duration(self.first)}"]
+        if self.first_event is not None:
+            parts.append(f"first event {duration(self.first_event)}")
+        return ", ".join(parts)
+
+    def as_object(self, method: str, target: bytes) -> dict[str, Any]:
+        """With what was asked, for programs."""
+        return {
+            "method": method,
+            "target": target.decode(errors="backslashreplace"),
+            "status": self.status,
+            "events": self.events,
+            "bytes": self.bytes,
+            "first_byte_ms": None if self.first is None else self.first / 1000,
+            "first_event_ms": None if self.first_event is None else self.first_event / 1000,
+        }
+
+
+def under_way(method: str, target: bytes, came: Came, elapsed: int) -> UnderWay:
+    """An exchange that goes on, `elapsed` µs after its request."""
+    return escaped(f"{method} {target.decode('ascii', 'backslashreplace')}"), f"{came}, {duration(elapsed)} so far"
+
+
+def exchange(method: str, target: bytes, came: Came, total: int, end: str, rest: str = "") -> str:
+    """One exchange in one line: what was asked, what came, when it was over (µs), how it ended."""
+    line = f"{method} {target.decode(errors='backslashreplace')} {came}, {duration(total)}, {end}"
     return escaped(f"{line} {rest}" if rest else line)

@@ -13,7 +13,7 @@ from mockllm.core.content import Form, Json, content_of
 from mockllm.core.differences import Difference, content_differences, list_difference
 from mockllm.core.exchange import Request
 from mockllm.core.jsonvalue import canonical
-from mockllm.core.redact import decoded, redact_target
+from mockllm.core.redact import decoded, redact_target, redact_value
 from mockllm.core.rules import DEFAULT, Matcher, Rules
 from mockllm.core.shown import escaped, shown_pair
 
@@ -44,10 +44,10 @@ def pairs_of(target: bytes, rules: Rules = DEFAULT) -> Pairs:
     Servers look parameters up by name: the order of different names, the way they are encoded, empty pieces (`&&`) and
     whether an empty value has its `=` count for nothing. Credentials and ignored names are left out.
     """
-    query = _split(redact_target(target))[1]
+    query = _split(redact_target(target, rules.secrets))[1]
     if not query or Matcher.QUERY not in rules.matchers:
         return ()
-    secret, ignored = rules.secret_query, rules.ignore_query
+    secret, ignored = rules.secrets.query, rules.ignore_query
     pieces = (piece.partition(b"=") for piece in query.split(b"&") if piece)
     pairs = ((decoded(name), decoded(value)) for name, _, value in pieces)
     kept = (pair for pair in pairs if pair[0].lower() not in secret and pair[0] not in ignored)
@@ -55,9 +55,14 @@ def pairs_of(target: bytes, rules: Rules = DEFAULT) -> Pairs:
 
 
 def headers_of(request: Request, rules: Rules) -> tuple[tuple[bytes, tuple[bytes, ...]], ...]:
-    """The headers that count, each name in lower case with all its values in order."""
+    """The headers that count, each name in lower case with all its values in order, as they are written on tape."""
     return tuple(
-        (name, tuple(value for other, value in request.headers if other.lower() == name))
+        (
+            name,
+            tuple(
+                redact_value(name, value, rules.secrets) for other, value in request.headers if other.lower() == name
+            ),
+        )
         for name in rules.counted_headers
     )
 
@@ -122,7 +127,7 @@ def body(asked: Request, recorded: Request, rules: Rules) -> Iterator[Difference
         yield Difference("body", "", "too large to be compared", f"{len(theirs)} bytes")
         return
     mine, other = content_of(asked, ours, rules), content_of(recorded, theirs, rules)
-    yield from content_differences((ours, mine), (theirs, other), rules.secret_fields)
+    yield from content_differences((ours, mine), (theirs, other), rules.secrets.fields)
 
 
 MATCHERS = (method, path, query, headers, body)

@@ -15,7 +15,6 @@ from zlib import crc32
 from mockllm.core.content import Form, Json, content_of
 from mockllm.core.exchange import Request
 from mockllm.core.matching import headers_of, pairs_of, path_of
-from mockllm.core.pointer import GONE
 from mockllm.core.rules import DEFAULT, Matcher, Rules
 
 T = TypeVar("T")
@@ -116,8 +115,6 @@ def _leaves(value: Any) -> Iterator[int]:
     left = MAX_LEAVES
     while queue and left:
         item, place = queue.popleft()
-        if item is GONE:
-            continue
         children: Iterable[tuple[Any, int]]
         if isinstance(item, dict) and item:
             children = ((child, crc32(b"." + name.encode(), place)) for name, child in item.items())

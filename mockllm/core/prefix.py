@@ -10,6 +10,7 @@ from urllib.parse import unquote_to_bytes
 from mockllm.core.errors import UsageError
 from mockllm.core.forward import origin_form
 
+_BEGIN = re.compile(rb"/(?:~|%7[Ee])")  # the same in a URL (RFC 3986 §2.3), and some clients encode it
 _ALLOWED = re.compile(r"[A-Za-z0-9._:,=+-]+")
 SESSION_NAME = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 """What a session may be called."""
@@ -33,19 +34,19 @@ class PrefixError(UsageError):
 def strip(target: bytes) -> Prefixed:
     """Take the leading `/~` segments off a target; several specs compose in their order. Raises PrefixError."""
     rest = origin_form(target)
-    if not rest.startswith(b"/~"):
+    if not _BEGIN.match(rest):
         return Prefixed(target)
     session: str | None = None
     specs: list[str] = []
-    while rest.startswith(b"/~"):
-        segment, slash, after = rest[2:].partition(b"/")
-        segment, question, query = segment.partition(b"?")
+    while begin := _BEGIN.match(rest):
+        path, question, query = rest[begin.end() :].partition(b"?")
+        segment, _, after = path.partition(b"/")
         said = _read(segment)
         if said.startswith("session="):
             session = session_name(said.removeprefix("session="))
         else:
             specs.append(said)
-        rest = slash + after if slash and not question else b"/" + question + query + slash + after
+        rest = b"/" + after + question + query
     return Prefixed(rest, session, "+".join(specs) if specs else None)
 
 

@@ -10,7 +10,7 @@ from enum import Enum
 
 from mockllm.core.errors import UsageError
 from mockllm.core.pointer import Pointer
-from mockllm.core.redact import SECRET_HEADERS, SECRET_JSON, SECRET_QUERY
+from mockllm.core.redact import KNOWN, Names
 from mockllm.core.shown import shown
 
 
@@ -34,36 +34,20 @@ class Rules:
     """What is compared; the defaults are those of the command line.
 
     `headers`: the names of headers whose values are compared too. `ignore`: places of a JSON body that count for
-    nothing. `ignore_query`: names of query parameters (decoded) that do not. `secrets`: names of headers, query
-    parameters and JSON fields that hold credentials, beside those that `redact` knows: no credential ever counts, even
-    where `headers` asks for it. The case of the names of headers and secrets counts for nothing.
+    nothing. `ignore_query`: names of query parameters (decoded) that do not. `secrets`: the names under which
+    credentials stand, of which none ever counts, even where `headers` asks for it. The case of a header's name is free.
     """
 
     matchers: frozenset[Matcher] = frozenset(Matcher)
     headers: tuple[bytes, ...] = ()
     ignore: tuple[Pointer, ...] = ()
     ignore_query: frozenset[bytes] = frozenset()
-    secrets: frozenset[str] = frozenset()
+    secrets: Names = KNOWN
 
     @property
     def counted_headers(self) -> list[bytes]:
         """The names of the headers that are compared, in lower case, no credential among them."""
-        secret = SECRET_HEADERS | self._secrets
-        return [name for name in dict.fromkeys(map(bytes.lower, self.headers)) if name not in secret]
-
-    @property
-    def secret_query(self) -> frozenset[bytes]:
-        """The names of query parameters that hold credentials, in lower case."""
-        return SECRET_QUERY | self._secrets
-
-    @property
-    def secret_fields(self) -> frozenset[str]:
-        """The names of JSON fields that hold credentials, in lower case."""
-        return SECRET_JSON.union(map(str.lower, self.secrets))
-
-    @property
-    def _secrets(self) -> frozenset[bytes]:
-        return frozenset(name.lower().encode(errors="surrogateescape") for name in self.secrets)
+        return [name for name in dict.fromkeys(map(bytes.lower, self.headers)) if name not in self.secrets.headers]
 
 
 DEFAULT = Rules()
@@ -91,7 +75,7 @@ def _header(name: str) -> bytes:
     if not _TOKEN.fullmatch(name):
         raise UsageError(f"header: {shown(name)} names no header: write one, such as header:x-tenant")
     lowered = name.lower().encode()
-    if lowered in SECRET_HEADERS:
+    if lowered in KNOWN.headers:
         raise UsageError(f"header:{name} holds a credential, which never counts: leave it out")
     return lowered
 

@@ -5,7 +5,7 @@ knows nothing of files; reading lines back is `cassette`'s work.
 """
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -24,16 +24,13 @@ _ESCAPED = {character.encode(): b"\\u%04x" % ord(character) for character in "\u
 class Tape:
     """The lines of one exchange, in the order they are asked for. Times are µs and absolute, as in Response.
 
-    Two reads are kept at least 1 µs apart. `tracker` follows the answer; `at` is the time of the last line, `body` what
-    the last read held of the body.
+    `tracker` follows the answer; `at` is the time of the last line.
     """
 
     def __init__(self, method: str) -> None:
         self.tracker = Tracker(method)
         self.at = 0
-        self.body = b""
         self._headed = False
-        self._reads = 0
 
     def begin(self, request: Request, meta: Mapping[str, Any]) -> bytes:
         """The header line. `meta` holds its other keys; those of the request inside are under `request`."""
@@ -47,13 +44,13 @@ class Tape:
         return encode_line(line)
 
     def read(self, at: int, data: bytes) -> bytes:
-        """The lines of one read from the server."""
-        at = max(at, self.at + 1 if self._reads else 0)
-        self._reads += 1
-        segments = self.tracker.feed(at, data)
-        self.body = b"".join([segment.data for segment in segments])
+        """The lines of one read from the server, or of a part of one, given at the same time."""
+        return self.lines(self.tracker.feed(at, data))
+
+    def lines(self, segments: Iterable[Segment]) -> bytes:
+        """The lines of what the tracker made of a read; times never go back."""
         chunked = self.tracker.framing is Framing.CHUNKED
-        return b"".join(self._line(segment, chunked, {}) for segment in segments)
+        return b"".join([self._line(segment, chunked, {}) for segment in segments])
 
     def segment(self, segment: Segment, extras: Mapping[str, Any]) -> bytes:
         """The line of one segment, however it was cut, with unknown keys that its line had."""

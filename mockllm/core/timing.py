@@ -6,32 +6,38 @@ It must not know who wants it faster.
 from collections.abc import Callable
 from dataclasses import replace
 
-from mockllm.core.response import Response
+from mockllm.core.response import Response, Segment, Then
+
+
+def moved(response: Response, move: Callable[[int], int]) -> Response:
+    """Every time moved (µs to µs). Reads keep their order and stay at least 1 µs apart."""
+    segments = []
+    came, at = -1, -1  # of the last read: its time, and where that was moved to
+    for segment in response.segments:
+        if not segment.wire:
+            continue
+        if segment.at != came:
+            came, at = segment.at, max(at + 1, move(segment.at))
+        segments.append(Segment(at, segment.data, segment.before, segment.after))
+    end_at = at if response.end_at == came else max(at, move(response.end_at))
+    then_at = response.then_at if response.then is Then.OPEN else max(end_at, move(response.then_at))
+    return replace(response, segments=tuple(segments), end_at=end_at, then_at=then_at)
 
 
 def retimed(response: Response, *, speed: float = 1.0, max_gap_us: int | None = None) -> Response:
     """Every silence cut to `max_gap_us`, then every time divided by `speed`.
 
-    Silences are those before a read, before the end, and before what the server did then. Above speed 0 the reads stay at
-    least 1 µs apart; at 0 everything comes at once, in one read. Raises ValueError where one of them is negative.
+    Silences are those before a read, before the end, and before what the server did then. At speed 0 everything comes
+    at once, in one read. Raises ValueError where one of them is negative.
     """
     if not speed >= 0 or (max_gap_us is not None and max_gap_us < 0):
         raise ValueError(f"cannot play at speed {speed} with gaps of at most {max_gap_us} µs")
     if speed == 1 and max_gap_us is None:
         return response
-    retime = _scale(speed, max_gap_us)
-    segments = []
-    recorded = played = -1
-    for segment in response.segments:
-        if not segment.wire:
-            continue
-        if segment.at != recorded:
-            recorded = segment.at
-            played = max(played + 1, retime(recorded)) if speed else 0
-        segments.append(replace(segment, at=played))
-    end_at = max(played, retime(response.end_at), 0)
-    then_at = max(end_at, retime(response.then_at))
-    return replace(response, segments=tuple(segments), end_at=end_at, then_at=then_at)
+    if speed:
+        return moved(response, _scale(speed, max_gap_us))
+    segments = tuple(Segment(0, segment.data, segment.before, segment.after) for segment in response.segments)
+    return replace(response, segments=segments, end_at=0, then_at=0)
 
 
 def _scale(speed: float, max_gap_us: int | None) -> Callable[[int], int]:
@@ -44,6 +50,6 @@ def _scale(speed: float, max_gap_us: int | None) -> Callable[[int], int]:
         last = max(last, at)
         kept += gap if max_gap_us is None else min(gap, max_gap_us)
         # From the sum, not by interval: roundings must not add up.
-        return round(kept / speed) if speed else 0
+        return round(kept / speed)
 
     return scale

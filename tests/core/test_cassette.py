@@ -101,6 +101,14 @@ def test_comments_and_empty_lines_above_a_header_belong_to_it() -> None:
     assert b"".join(map(dump, loads(data))).count(b"#") == 3
 
 
+def test_empty_lines_above_a_header_belong_to_it_too() -> None:
+    first = HEADER + b'[0,"end","rst"]\n'
+    for above in (b"# x\n\n", b"\n# x\n", b"\r\n# x\r\n", b"\n\n"):
+        data = first + above + HEADER
+        assert index(data, "x").places[1] == Place(len(first), len(data), 3, 5)
+        assert dump(loads(data)[1]).startswith(above.replace(b"\r", b"") + HEADER[:10])
+
+
 def test_an_exchange_without_an_end_is_the_clients() -> None:
     second = loads((DATA / "good" / "several.jsonl").read_bytes())[1]
     assert (second.response.end, second.response.end_at, second.end_meta) == (End.CLIENT, 2000, {"by": "kill"})

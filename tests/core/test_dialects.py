@@ -114,6 +114,8 @@ def test_the_end_of_every_capture(name: str) -> None:
         assert not sought.seen
         sought.feed(body[at : at + 1])
     assert sought.seen == bool(expected)
+    assert sought.events == sum(span.kind is Kind.EVENT for span in spans)
+    assert sought.begun == bool(sought.events)
 
 
 # ---------------------------------------------------------------- the words of each family
@@ -401,6 +403,19 @@ def test_the_end_is_seen_with_its_event_and_stays_seen(content_type: bytes, last
     assert end.seen
     end.feed(b"more\n\n")
     assert end.seen
+
+
+@pytest.mark.parametrize("coding", [None, b"gzip"])
+def test_a_ping_is_an_event_but_no_beginning(coding: bytes | None) -> None:
+    comment, ping, text = packed(coding, b": keepalive 1/2\n\n", b"event: ping\ndata: {}\n\n", HELLO_STREAM)
+    end = ProtocolEnd(SSE, coding)
+    end.feed(comment)
+    assert (end.events, end.begun) == (0, False)
+    end.feed(ping)
+    assert (end.events, end.begun) == (1, False)
+    end.feed(text)
+    assert end.events > 1
+    assert end.begun
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ REFUSED_BY_H11 = {
     "http2-preface",
     "bare-lf-chunks",
     "chunk-size-is-no-number",
+    "size-of-21-digits",
     "chunk-size-is-negative",
     "chunk-size-has-underscore",
     "chunk-longer-than-its-size",

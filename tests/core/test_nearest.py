@@ -134,6 +134,8 @@ def test_forms_are_compared_by_their_parts():
     asked = form(b"one", b"whisper", audio, long)
     assert best(asked, form(b"one", b"tiny", b"\x01", long), form(b"two", b"whisper", audio, b"b")) == 1
     assert best(form(b"x", b"in French"), form(b"y", b"hello"), form(b"z", b"to French")) == 1
+    asked, other = (form(b"x", b"#" * 2 * MAX_TEXT + words) for words in (b"in French", b"and more of it"))
+    assert best(asked, other, form(b"x", b"#" * 2 * MAX_TEXT + b"to French")) == 1
     assert sketch(form(b"one", b"a")) == sketch(form(b"two", b"a"))
     assert sketch(form(b"one")) == sketch(Request("POST", CHAT))
 

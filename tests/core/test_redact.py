@@ -8,7 +8,18 @@ from hypothesis import strategies as st
 
 from mockllm.core.exchange import Request
 from mockllm.core.matching import pairs_of, reasons
-from mockllm.core.redact import MASK, SECRET_HEADERS, SECRET_QUERY, redact_headers, redact_target
+from mockllm.core.redact import (
+    KNOWN,
+    MASK,
+    SECRET_HEADERS,
+    SECRET_JSON,
+    SECRET_QUERY,
+    redact_headers,
+    redact_pairs,
+    redact_target,
+    redact_url,
+    secret_pairs,
+)
 
 CANARY = b"sk-CANARY-0123456789"
 M = MASK.encode()
@@ -112,3 +123,75 @@ def test_t9_replay_matches_with_another_key(one, other):
     asked = Request("POST", b"/v1?alt=sse&key=" + quote(one, safe="").encode(), ((b"Authorization", b"Bearer a"),))
     recorded = Request("POST", b"/v1?alt=sse&key=" + quote(other, safe="").encode(), ((b"Authorization", M),))
     assert reasons(asked, recorded) == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (b"session=abc", b"session=[redacted]"),
+        (b"session=abc; Path=/; HttpOnly", b"session=[redacted]; Path=/; HttpOnly"),
+        (
+            b'a="x,y=z" ;expires=Wed, 21 Oct 2026 07:28 GMT; Max-Age=0;SECURE; SameSite=None; Domain=.x; Partitioned',
+            b"a=[redacted];expires=Wed, 21 Oct 2026 07:28 GMT; Max-Age=0;SECURE; SameSite=None; Domain=.x; Partitioned",
+        ),
+        (b"a=b=c; expires=0;", b"a=[redacted]; expires=0;"),
+        (b"gone=; Max-Age=0", b"gone=; Max-Age=0"),
+        (b"gone=", b"gone="),
+        (b"", b""),
+        (b"bare", M),
+        (b"a=b; Path=/, c=d; Path=/", M),
+        (b"a=b; Path=/; secret=s", M),
+        (b"a=b; HttpOnly=s", M),
+        (b"a=b; expires=Wed, 21 Oct, c=d", M),
+        (b"a=b; \xff", M),
+    ],
+)
+def test_t9_of_a_cookie_that_is_set_only_the_value_is_masked(value, written):
+    for name in (b"Set-Cookie", b"set-cookie2"):
+        assert redact_headers(((name, value),)) == ((name, written),)
+        assert redact_headers(((name, written),)) == ((name, written),)
+
+
+@pytest.mark.parametrize(
+    ("url", "written"),
+    [
+        (b"https://me:pw@host/x?key=1&a=2#b", b"https://host/x?key=[redacted]&a=2#b"),
+        (b"//me@host/x#access_token=1&state=2", b"//host/x#access_token=[redacted]&state=2"),
+        (b"/x#a?key=1", b"/x#a?key=[redacted]"),
+        (b"x?a=me@host", b"x?a=me@host"),
+        (b"", b""),
+    ],
+)
+def test_urls_in_headers(url, written):
+    assert redact_url(url) == written
+    assert redact_url(written) == written
+    for name in (b"Referer", b"Location", b"content-location"):
+        assert redact_headers(((name, url), (b"X", url))) == ((name, written), (b"X", url))
+
+
+def test_more_names():
+    names = KNOWN.and_also(["X-Tenant", "Seed"])
+    assert redact_headers(((b"X-TENANT", b"1"), (b"seed", b"2"), (b"Cookie", b"a")), names) == (
+        (b"X-TENANT", M),
+        (b"seed", M),
+        (b"Cookie", M),
+    )
+    assert redact_target(b"/?seed=1&key=2&a=3", names) == b"/?seed=[redacted]&key=[redacted]&a=3"
+    assert {"x-tenant", "seed"} | SECRET_JSON == names.fields
+    assert KNOWN.and_also([]) == KNOWN
+
+
+def test_what_is_masked_of_pairs():
+    assert secret_pairs(b"a=1&KEY=2&&key=&x;key=3&api%5Fkey=4", SECRET_QUERY) == [
+        (b"key", b"2"),
+        (b"key", b"3"),
+        (b"api_key", b"4"),
+    ]
+    assert redact_pairs(b"a=1&KEY=2&&key=&x;key=3", SECRET_QUERY) == b"a=1&KEY=[redacted]&&key=&x;key=[redacted]"
+
+
+def test_t12_no_name_of_a_field_is_a_number_of_tokens():
+    assert (
+        not {"max_tokens", "max_completion_tokens", "total_tokens", "prompt_tokens", "token", "tokens", "key"}
+        & SECRET_JSON
+    )

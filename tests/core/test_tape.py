@@ -227,17 +227,17 @@ def test_a_head_that_no_head_line_can_say(name: str) -> None:
     assert [line for line in lines_of(nasty.method, *at_times(nasty.reads)) if '"head"' in line] == []
 
 
-def test_two_reads_are_kept_apart_and_time_never_goes_back() -> None:
-    reads = [(-5, counted(4)), (0, b"a"), (0, b"b"), (0, b"c"), (9, b"d")]
+def test_parts_of_one_time_are_one_read_and_time_never_goes_back() -> None:
+    reads = [(-5, counted(4)), (0, b"a"), (9, b"b"), (9, b"c"), (7, b"d")]
     exchange = only(taped("GET", reads).text)
-    assert [at for at, _ in exchange.response.reads()] == [0, 1, 2, 3, 9]
+    assert list(exchange.response.reads()) == [(0, counted(4) + b"a"), (9, b"bcd")]
 
 
 def test_an_empty_read_leaves_no_line() -> None:
     tape = Tape("GET")
-    assert (tape.read(5, b""), tape.body) == (b"", b"")
+    assert tape.read(4, b"") == b""
     assert tape.read(5, CLOSE + b"hi").count(b"\n") == 2
-    assert (tape.at, tape.body) == (5, b"hi")
+    assert tape.at == 5
 
 
 REQUEST = Request("POST", b"/v1?q=\xc3\xa9", ((b"Host", b"h"), (b"X", b"caf\xe9"), (b"x", b"")))
@@ -374,6 +374,14 @@ def test_comments_unknown_lines_and_unknown_keys_keep_their_places() -> None:
         "# after the end",
     ]
     assert only(text) == exchange
+
+
+def test_what_was_moved_before_an_unknown_lines_time_comes_with_it() -> None:
+    segments = (Segment(1000, before=counted(2)), Segment(2000, b"h"), Segment(9000, b"i"))
+    response = Response(segments, End.COMPLETE, 9000)
+    text = dump(Exchange(REQUEST, response, notes=(Note(1, '[5,"mark"]', 5000),)))
+    assert [line.split(b",")[0] for line in text.splitlines()[1:]] == [b"[1", b"[5", b"[0", b"[3", b"[0"]
+    assert [at for at, _ in only(text).response.reads()] == [1000, 6000, 9000]
 
 
 def test_unknown_keys_of_wire_and_request_lines_are_kept() -> None:

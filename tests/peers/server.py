@@ -14,20 +14,28 @@ from tests.peers.script import GAP_MS, Answers, Script
 
 
 class RawServer:
-    """Listens on a free port of 127.0.0.1 while its `with` block runs; an error of a script is raised at its end.
+    """Listens on 127.0.0.1 (port 0: a free one) while its `with` block runs; an error of a script is raised at its end.
 
     `early`: the script starts when the request's head is there, and nothing more is read before `ReadRest`.
     `greeting`: performed on every new connection before anything is read.
     `gap_ms`: between sends that no wait separates, so that they arrive as two reads; 0: none.
     """
 
-    def __init__(self, answers: Answers, *, early: bool = False, greeting: Script = (), gap_ms: float = GAP_MS) -> None:
+    def __init__(
+        self,
+        answers: Answers,
+        *,
+        early: bool = False,
+        greeting: Script = (),
+        gap_ms: float = GAP_MS,
+        port: int = 0,
+    ) -> None:
         answer = answers if callable(answers) else _in_order(list(answers))
         self._rules = Rules(answer, early, greeting, gap_ms)
         self.connections: list[Connection] = []
         self._changed = threading.Condition()
         self._workers: list[Worker] = []
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self._listener = socket.create_server(("127.0.0.1", port), backlog=512)
         self.host, self.port = self._listener.getsockname()
         self.url = f"http://{self.host}:{self.port}"
 

@@ -1,6 +1,7 @@
 """Makes the cassettes of cassettes/mlx_lm.server anew: a real mlx_lm.server, recorded by `mockllm record`.
 
-    MLX_PYTHON=$(tests/real/setup) && .venv/bin/python -m tests.real.record_cassettes $MLX_PYTHON cassettes/mlx_lm.server
+    MLX_PYTHON=$(tests/real/setup) && .venv/bin/python -m tests.real.record_cassettes $MLX_PYTHON
+    cassettes/mlx_lm.server
 
 Every exchange gets a fresh server, since the server remembers prompts and a warm one sends fewer keepalives.
 """
@@ -31,7 +32,8 @@ class Wanted:
     @property
     def request(self) -> bytes:
         method = b"GET" if self.body is None else b"POST"
-        lines = [b"%s %s HTTP/1.1" % (method, self.path.encode()), b"Host: 127.0.0.1:%d" % RECORDER_PORT, b"Accept: */*"]
+        host = b"Host: 127.0.0.1:%d" % RECORDER_PORT
+        lines = [b"%s %s HTTP/1.1" % (method, self.path.encode()), host, b"Accept: */*"]
         if self.body is not None:
             lines += [b"Content-Type: application/json", b"Content-Length: %d" % len(self.body)]
         return b"\r\n".join([*lines, b"", self.body or b""])

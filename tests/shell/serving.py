@@ -5,10 +5,12 @@ What a user sees of the command itself is tested through `tests.peers.command`.
 
 import asyncio
 import gc
+import json
 import os
 import threading
+import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,11 +19,15 @@ from unittest import mock
 from urllib.parse import urlsplit
 
 from mockllm import files
-from mockllm.cli import now
-from mockllm.clock import HeapClock
+from mockllm.bending import Bending
+from mockllm.clock import HeapClock, now
 from mockllm.core.exchange import Exchange
 from mockllm.core.forward import Mount
+from mockllm.core.rules import DEFAULT, Rules
+from mockllm.guard import Guard
+from mockllm.journal import Journal
 from mockllm.library import Library
+from mockllm.misses import Ask
 from mockllm.record import Options as RecordOptions
 from mockllm.record import Recorder
 from mockllm.relay import Limits
@@ -29,6 +35,8 @@ from mockllm.replay import Options as ReplayOptions
 from mockllm.replay import Replay
 from mockllm.serve import RAW, ASGIApp, RawConnection, Receive, Scope, Send, Server
 from mockllm.target import parse_target
+from tests.peers.client import ask as ask_peer
+from tests.peers.framing import answer_end
 
 
 @dataclass(slots=True)
@@ -92,6 +100,34 @@ class Replaying(Serving):
         gc.collect()
         return len(self.protocols)
 
+    def control(self, method: str, path: str, body: str = "", *headers: str, host: str = "127.0.0.1") -> "Controlled":
+        """Ask the control plane: `control("GET", "journal?miss=true")`."""
+        lines = [f"{method} /_mockllm/{path} HTTP/1.1", f"Host: {host}", f"Content-Length: {len(body.encode())}"]
+        wire = "\r\n".join([*lines, *headers, "", body]).encode()
+        answer = ask_peer(self.host, self.port, wire, answer_end).wire
+        head, _, document = answer.partition(b"\r\n\r\n")
+        return Controlled(int(head.split(b" ")[1]), json.loads(document), head.decode().lower().split("\r\n")[1:])
+
+    def entries(self, count: int = 1, query: str = "") -> list[dict[str, Any]]:
+        """The journal's entries that have ended, once there are so many. AssertionError where they do not come."""
+        found = self.control("GET", f"journal/wait?ended=true&count={count}{query}")
+        assert found.status == 200, found.document
+        assert len(found.document) == count, found.document
+        return found.document  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Controlled:
+    """What the control plane answered; the lines of the head in lower case."""
+
+    status: int
+    document: Any
+    head: list[str]
+
+    @property
+    def message(self) -> str:
+        return str(self.document["error"]["message"])
+
 
 @contextmanager
 def recording(
@@ -119,14 +155,44 @@ def recording(
 
 
 @contextmanager
-def replaying(*paths: Path, loop: str = "auto", **options: Any) -> Iterator[Replaying]:
-    """A replay of files and folders; `options` are those of `replay.Options`."""
+def replaying(
+    *paths: Path,
+    loop: str = "auto",
+    faults: str | Sequence[str] = (),
+    upstream: str | None = None,
+    keep: Path | None = None,
+    rules: Rules = DEFAULT,
+    journal: Journal | None = None,
+    guard: Guard | None = None,
+    **options: Any,
+) -> Iterator[Replaying]:
+    """A replay of files and folders; `options` are those of `replay.Options`.
+
+    `upstream` is asked on a miss, and taped into the folder `keep` if there is one.
+    """
     log, said = Lines(), Lines()
-    library = Library(paths, said.add)
-    app = Replay(library, ReplayOptions(**options), lambda: HeapClock(asyncio.get_running_loop()), log.add)
+    library = Library(paths, said.add, rules, empty_ok=upstream is not None)
+    ask = recorder = None
+    if upstream is not None:
+        into = files.Nowhere() if keep is None else files.Folder(keep)
+        targets, mounts = [parse_target(upstream)], [Mount(b"", 0)]
+        recorder = Recorder(targets, mounts, into, RecordOptions(), now=now, say=said.add, log=log.add)
+        ask = Ask(recorder, keeps=keep is not None)
+    spec = Bending.parse([faults] if isinstance(faults, str) else faults)
+    app = Replay(
+        library,
+        ReplayOptions(faults=spec, **options),
+        lambda: HeapClock(asyncio.get_running_loop()),
+        log.add,
+        say=said.add,
+        journal=journal,
+        guard=guard,
+        ask=ask,
+    )
     writes: list[bytes] = []
     protocols: weakref.WeakSet[Any] = weakref.WeakSet()
-    with _serving(_watched(app, writes, protocols), loop) as (server, host, port):
+    on_stop = None if recorder is None else recorder.stop
+    with without_proxies(), _serving(_watched(app, writes, protocols), loop, on_stop) as (server, host, port):
         yield Replaying(host, port, log, said, server, app, library, writes, protocols)
 
 
@@ -139,6 +205,14 @@ def without_proxies(**environment: str) -> Iterator[None]:
             del os.environ[name]
         os.environ.update(environment)
         yield
+
+
+def wait_until(condition: Callable[[], object], timeout_s: float = 10) -> None:
+    """What another thread does in a moment, with nothing to wait for but a look. AssertionError where it does not."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.005)
 
 
 def load(folder: Path) -> list[Exchange]:
@@ -160,8 +234,12 @@ def _serving(app: ASGIApp, loop: str, on_stop: Any = None) -> Iterator[tuple[Ser
 class _Watched:
     """A raw connection whose writes are noted."""
 
+    _connection: RawConnection
+    _writes: list[bytes]
+
     def __init__(self, connection: RawConnection, writes: list[bytes]) -> None:
-        self._connection, self._writes = connection, writes
+        object.__setattr__(self, "_connection", connection)
+        object.__setattr__(self, "_writes", writes)
 
     def write(self, data: bytes) -> None:
         self._writes.append(data)
@@ -169,6 +247,9 @@ class _Watched:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._connection, name, value)
 
 
 def _watched(app: ASGIApp, writes: list[bytes], protocols: "weakref.WeakSet[Any]") -> ASGIApp:

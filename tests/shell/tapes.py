@@ -38,6 +38,23 @@ def plain_wire(text: str) -> bytes:
     return f"HTTP/1.1 200 OK\r\nContent-Length: {len(text.encode())}\r\n\r\n{text}".encode()
 
 
+def stream(*events: str, gap_ms: float = 0) -> list[list[Any]]:
+    """A complete answer in chunks: server-sent events of these data, so far apart (0: in one read)."""
+    lines = [[gap_ms, "data", f"data: {event}\n\n"] for event in events]
+    return [CHUNKED_HEAD, *lines, LAST, [0, "end", "complete"]]
+
+
+def stream_wire(*events: str) -> bytes:
+    """What `stream` puts on the wire."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head + b"".join(chunk(f"data: {event}\n\n") for event in events) + b"0\r\n\r\n"
+
+
+def chunk(text: str) -> bytes:
+    """A chunk of this text."""
+    return b"%x\r\n%s\r\n" % (len(text.encode()), text.encode())
+
+
 def write(path: Path, *lines: Any) -> Path:
     """A file of these lines; a string stands as it is."""
     text = "".join((line if isinstance(line, str) else json.dumps(line, ensure_ascii=False)) + "\n" for line in lines)

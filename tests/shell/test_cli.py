@@ -15,9 +15,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from mockllm import cli as module
 from mockllm import files
-from mockllm.cli import Duration, main
+from mockllm.cli import main
+from mockllm.cli.common import Duration
 from mockllm.core.response import End
 from tests.conftest import Launch
 from tests.peers.client import RawClient, ask, get, post
@@ -100,7 +100,7 @@ def test_a_recorder_that_is_killed_leaves_what_its_clients_had(tmp_path: Path, l
     tapes = {int(tape.request.target[1:]): tape for tape in load(tmp_path)}
     assert sorted(tapes) == [1, 2, 3, 4], "where nothing came, nothing is on disk"
     for count, tape in tapes.items():
-        assert [data for _, data in tape.response.reads()] == STREAM[:count]
+        assert tape.response.wire == b"".join(STREAM[:count])
         assert (tape.response.end, tape.end_meta) == (End.CLIENT, {"by": "kill"})
     replay = launch("replay", tmp_path)
     answer = ask(replay.host, replay.port, get("/4"))
@@ -336,7 +336,7 @@ def test_help(args: list[str]) -> None:
 
 
 def test_nothing_is_shipped_in_a_broken_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.files, "shipped", lambda: tmp_path / "nowhere")
+    monkeypatch.setattr(files, "shipped", lambda: tmp_path / "nowhere")
     one_line(run("replay"), "only of none")
 
 

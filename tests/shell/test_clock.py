@@ -67,7 +67,7 @@ def faked() -> Iterator[tuple[HeapClock, FakeTimer, Callable[[], None], list[int
         return timer
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clock_module, "_now", lambda: now[0])
+        patch.setattr(clock_module, "now", lambda: now[0])
         yield HeapClock(asyncio.get_running_loop(), make_timer), timer, wakes[0], now
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mockllm.clock import HeapClock
 from mockllm.core.response import End, Response, Segment, Then
 from mockllm.core.timing import retimed
-from mockllm.play import MAX_WRITE, Ending, Plan, Played, plan, play
+from mockllm.play import MAX_WRITE, Ending, Plan, Played, Steps, close_idle, plan, play
 
 HOUR = 3_600_000_000  # µs
 STARTED = 777  # µs: where the clock stands when the request was there
@@ -72,6 +72,7 @@ class FakeWire:
         self.left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.drains = itertools.chain(drains, itertools.repeat(0))
         self.draining = False
+        self.superseded = False
 
     def leave(self) -> None:
         self.left.set_result(None)
@@ -88,6 +89,9 @@ class FakeWire:
 
     def finish(self, keep_open: bool) -> None:
         self.log.append((self.clock.time - STARTED, "keep" if keep_open else "fin"))
+
+    def close(self) -> None:
+        self.log.append((self.clock.time - STARTED, "close"))
 
     async def reset(self) -> None:
         await asyncio.sleep(0)
@@ -543,3 +547,46 @@ def test_on_a_socket_a_client_that_leaves_in_a_long_silence_is_noticed(new_loop:
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(main())
+
+
+# a close long after the answer
+
+
+def idle(then: Then, *, leave: bool = False, again: bool = False) -> list[tuple[int, object]]:
+    """What happens on the wire for an answer after which the server closes a minute later."""
+
+    async def main() -> list[tuple[int, object]]:
+        made = plan(plain((10, b"a"), end_at=20, then=then, then_at=60_000_020))
+        clock = FakeClock()
+        wire = FakeWire(clock)
+        assert made.closes_idle(True)
+        assert not made.closes_idle(False)
+        await play(made, wire, clock, STARTED, keep_alive=True)
+        wire.superseded = again
+        if leave:
+            wire.leave()
+        await close_idle(made, wire, clock, STARTED)
+        return wire.log
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize(("then", "how"), [(Then.FIN, "close"), (Then.RST, "rst")])
+def test_a_close_long_after_the_answer_finds_the_connection_idle_or_does_not_come(then: Then, how: str) -> None:
+    answered: list[tuple[int, object]] = [(10, b"a"), (20, "keep")]
+    assert idle(then) == [*answered, (60_000_020, how)]
+    assert idle(then, again=True) == answered
+    assert idle(then, leave=True) == answered
+
+
+def test_steps_are_a_sequence_that_takes_little_memory() -> None:
+    steps = Steps([(5, 0, 2), (9, 2, 3), (9, 3, 7)])
+    assert list(steps) == [(5, 0, 2), (9, 2, 3), (9, 3, 7)]
+    assert (steps[0], steps[-1], len(steps)) == ((5, 0, 2), (9, 3, 7), 3)
+    assert steps[1:] == [(9, 2, 3), (9, 3, 7)]
+    assert steps == ((5, 0, 2), (9, 2, 3), (9, 3, 7))
+    assert steps != ((5, 0, 2),)
+    assert steps != 1
+    assert hash(steps) == hash(Steps(steps))
+    with pytest.raises(IndexError):
+        steps[3]

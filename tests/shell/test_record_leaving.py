@@ -1,22 +1,24 @@
 """A client that leaves a recorder, or reads slowly, at every stage of an answer; and a recorder that leaves."""
 
+import asyncio
 import gzip
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mockllm import record
 from mockllm.core.response import End, Then
+from mockllm.upstream import connect
 from tests.peers.client import RawClient, ask, get, post
 from tests.peers.common import Ended, now_us
 from tests.peers.framing import answer_end
 from tests.peers.script import Fin, Hang, Rst, Script, Send, Step, Until, Wait
 from tests.peers.server import RawServer
-from tests.shell.serving import Recording, recording
+from tests.shell.serving import Recording, recording, wait_until
 
 ASK = post("/v1/chat/completions", b'{"stream":true}')
 SSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -43,15 +45,6 @@ def leave_after(recorder: Recording, size: int, *, rst: bool = False, go: thread
         wait_until(lambda: all(relay.connection.left.done() for relay in list(recorder.recorder._open)))
         go.set()
     return left_at
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    """What another thread does in a moment, with nothing to wait for but a look."""
-    for _ in range(1000):
-        if condition():
-            return
-        time.sleep(0.005)
-    raise AssertionError("it did not come")
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -162,11 +155,11 @@ def test_a_client_that_leaves_while_the_server_is_being_reached(
     async def never(*_: object, **__: object) -> None:
         reached.set()
         try:
-            await record.asyncio.Event().wait()
+            await asyncio.Event().wait()
         finally:
             gave_up.set()
 
-    monkeypatch.setattr(record, "connect", never)
+    monkeypatch.setattr(import_module("mockllm.record"), "connect", never)
     with recording("http://127.0.0.1:1", tmp_path) as recorder:
         with RawClient(recorder.host, recorder.port) as client:
             client.send(ASK)
@@ -225,7 +218,7 @@ def test_a_recorder_that_is_stopped_ends_what_is_open(tmp_path: Path) -> None:
                 client.send(get(f"/{number}"))
             clients[1].read(len(SSE))
             clients[2].read(len(OK))
-            server.connection(2)
+            wait_until(lambda: len(server.requests) == 3)
             began = now_us()
         assert now_us() - began < 3_000_000
         tapes = {tape.request.target: tape for tape in recorder.tapes(3)}
@@ -234,6 +227,31 @@ def test_a_recorder_that_is_stopped_ends_what_is_open(tmp_path: Path) -> None:
         assert (tape.response.wire, tape.response.end, tape.end_meta) == (wire, End.CLIENT, {"by": "recorder"})
     assert (tapes[b"/2"].response.end, tapes[b"/2"].response.then) == (End.COMPLETE, Then.OPEN)
     assert [client.read().end for client in clients] == [Ended.RST, Ended.RST, Ended.FIN]
+
+
+def test_a_recorder_that_is_stopped_while_the_server_is_being_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, go = threading.Event(), threading.Event()
+
+    async def slowly(*args: Any, **options: Any) -> Any:
+        found = await connect(*args, **options)
+        reached.set()
+        await asyncio.to_thread(go.wait, 5)
+        return found
+
+    monkeypatch.setattr(import_module("mockllm.record"), "connect", slowly)
+    with RawServer([]) as server:
+        with recording(server.url, tmp_path) as recorder:
+            client = RawClient(recorder.host, recorder.port)
+            client.send(ASK)
+            assert reached.wait(5)
+            threading.Thread(target=recorder.server.stop).start()
+            wait_until(lambda: recorder.recorder._stopped)
+            go.set()
+            assert client.read().end is not Ended.TIMEOUT
+        assert server.requests == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_recorder_that_is_stopped_before_an_early_answers_request_is_whole(tmp_path: Path) -> None:

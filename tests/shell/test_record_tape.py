@@ -49,7 +49,7 @@ def on_write(monkeypatch: pytest.MonkeyPatch, instead: Callable[[Write, int, byt
     def written(file: int, data: Any) -> int:
         return instead(write, file, bytes(data)) if bytes(data[:1]) in (b"{", b"[") else write(file, data)
 
-    monkeypatch.setattr(files.os, "write", written)
+    monkeypatch.setattr(os, "write", written)
 
 
 # --- as it happens
@@ -251,7 +251,7 @@ def test_a_full_disk_hurts_no_client(after: int, torn: int, tmp_path: Path, monk
     # the rest of a torn line is no line start: count it too
     real = os.write
     monkeypatch.setattr(
-        files.os, "write", lambda file, data: fill(real, file, bytes(data)) if len(data) > 1 else real(file, data)
+        os, "write", lambda file, data: fill(real, file, bytes(data)) if len(data) > 1 else real(file, data)
     )
     lockstep, wire = Lockstep(STREAM), b"".join(STREAM)
     with RawServer([lockstep.steps, [Send(OK)], [Send(OK)]]) as server, recording(server.url, tmp_path) as recorder:
@@ -279,7 +279,7 @@ def test_a_disk_that_cannot_even_take_back_half_a_line(tmp_path: Path, monkeypat
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     on_write(monkeypatch, lambda write, file, data: fails())
-    monkeypatch.setattr(files.os, "ftruncate", fails)
+    monkeypatch.setattr(os, "ftruncate", fails)
     with RawServer(ok) as server, recording(server.url, tmp_path) as recorder:
         assert ask(recorder.host, recorder.port, get("/"), answer_end).wire == OK
         recorder.log.wait(1)
@@ -302,7 +302,7 @@ def test_a_disk_that_tells_only_at_the_close(tmp_path: Path, monkeypatch: pytest
             raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
 
     on_write(monkeypatch, noted)
-    monkeypatch.setattr(files.os, "close", close)
+    monkeypatch.setattr(os, "close", close)
     with RawServer(ok) as server, recording(server.url, tmp_path) as recorder:
         assert ask(recorder.host, recorder.port, get("/"), answer_end).wire == OK
         recorder.log.wait(1)
@@ -336,7 +336,7 @@ def test_a_folder_under_a_file(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files.os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "access", lambda *_: False)
     assert "permission denied" in (Folder(tmp_path).unusable or "")
 
 

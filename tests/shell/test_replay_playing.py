@@ -2,19 +2,19 @@
 
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mockllm import library
+from mockllm import plans
+from mockllm.core.exchange import Exchange
 from mockllm.core.response import End
-from mockllm.play import Plan
+from mockllm.plans import Made, Wanted
 from tests.peers.client import RawClient, ask, get, post
 from tests.peers.common import Ended, now_us
 from tests.peers.framing import answer_end
-from tests.shell.serving import replaying
+from tests.shell.serving import replaying, wait_until
 from tests.shell.tapes import CHUNKED_HEAD, LAST, head, plain, plain_wire, request, write
 
 LOOPS = ["asyncio", "uvloop"]
@@ -169,14 +169,6 @@ def test_a_client_that_leaves_in_silence_is_noticed_and_freed(rst: bool, loop: s
         assert clock.waiting == 0
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    for _ in range(500):
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it did not come")
-
-
 def test_a_client_that_leaves_while_the_nearest_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "a.jsonl", request(json=1), *plain("one"))
     looking, go = threading.Event(), threading.Event()
@@ -200,26 +192,26 @@ def test_a_client_that_leaves_while_the_nearest_is_looked_for(tmp_path: Path, mo
 
 
 def test_plans_are_kept_within_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "MAX_PLANS", 3000)
+    monkeypatch.setattr(plans, "MAX_PLANS", 7000)
     for name in "abcd":
         write(tmp_path / f"{name}.jsonl", request(f"/{name}", json=1), *plain(name * 1000))
     made: list[str] = []
     with replaying(tmp_path) as replay:
         real = replay.app._plans._make
 
-        def make(response: Any) -> Plan:
-            made.append(response.wire[-1:].decode())
-            return real(response)
+        def make(wanted: Wanted, exchange: Exchange) -> Made:
+            made.append(exchange.response.wire[-1:].decode())
+            return real(wanted, exchange)
 
-        replay.app._plans._make = make
+        monkeypatch.setattr(replay.app._plans, "_make", make)
         for name in "abababcdaa":
             assert ask(replay.host, replay.port, post(f"/{name}", b"1"), answer_end).wire == plain_wire(name * 1000)
-            assert replay.app._plans._size <= 3000
+            assert replay.app._plans._size <= 7000
     assert "".join(made) == "abcda"
 
 
 def test_a_plan_larger_than_the_bound_is_played_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "MAX_PLANS", 10)
+    monkeypatch.setattr(plans, "MAX_PLANS", 10)
     write(tmp_path / "a.jsonl", request(json=1), *plain("one"), request(json=2), *plain("two"))
     with replaying(tmp_path) as replay:
         for body, text in ((b"1", "one"), (b"2", "two"), (b"1", "one")):

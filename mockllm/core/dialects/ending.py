@@ -1,13 +1,14 @@
-"""Whether a body, as it comes in, has reached its protocol's own end.
+"""How far a body, as it comes in, has got in its protocol: the events so far, and whether its own end is reached.
 
-The recorder asks it when a client leaves. It decodes and parses for this only, within bounds, and gives up quietly:
-no body makes it raise. It must not know sockets or HTTP framing.
+The recorder asks it when a client leaves, and for its log. It decodes and parses for this only, within bounds, and
+gives up quietly: no body makes it raise. It must not know sockets or HTTP framing.
 """
 
 import zlib
 
-from mockllm.core.dialects.reading import is_end
-from mockllm.core.events import reader_for
+from mockllm.core.dialects.base import Meaning
+from mockllm.core.dialects.reading import meaning
+from mockllm.core.events import Kind, reader_for
 
 MAX_EVENT = 4 * 1024 * 1024
 """An event longer than this is not waited for (bytes, decoded)."""
@@ -30,13 +31,14 @@ class ProtocolEnd:
     """Feed it body bytes without framing, as sent; `seen` turns true with the event that ends the protocol.
 
     It stays false for what is no stream of events, for other encodings (br, zstd, several) and bad ones, and past
-    the bounds.
+    the bounds. Until then `events` counts those that a client gets, and `begun` tells whether one came that is no ping.
     """
 
-    __slots__ = ("_budget", "_inflate", "_reader", "seen")
+    __slots__ = ("_budget", "_inflate", "_reader", "begun", "events", "seen")
 
     def __init__(self, content_type: bytes | None, content_encoding: bytes | None = None) -> None:
-        self.seen = False
+        self.seen = self.begun = False
+        self.events = 0
         coding = (content_encoding or b"").strip().lower()
         self._reader = reader_for(content_type, MAX_EVENT) if coding in _PLAIN + _ZLIB else None
         self._inflate = zlib.decompressobj(_AUTO_WBITS) if coding in _ZLIB else None
@@ -66,7 +68,12 @@ class ProtocolEnd:
         if self._reader is None:
             return
         found = self._reader.feed(body)
-        self.seen = any(map(is_end, found))
+        for event in found:
+            carried = meaning(event)
+            self.seen = self.seen or Meaning.DONE in carried
+            if event.kind is Kind.EVENT:
+                self.events += 1
+                self.begun = self.begun or Meaning.PING not in carried
         self._budget -= len(body) + SPAN_COST * len(found)
         over = self._inflate is not None and (self._inflate.eof or self._budget < 0)
         if self.seen or self._reader.gave_up or over:

@@ -1,4 +1,4 @@
-"""What each server sends to keep a silent stream open, byte for byte (WIRE facts; sse-starlette's and FastAPI's own).
+"""What each server sends to keep a silent stream open, byte for byte.
 
 Pure text: when a heartbeat is sent is decided elsewhere.
 """
@@ -23,25 +23,26 @@ def usual(family: str) -> str:
     return family if family in ("mlx", "llama", "anthropic", "responses") else "ping"
 
 
-def heartbeat(style: str, number: int, total: int, sequence: int, when: datetime) -> bytes:
+def heartbeat(style: str, number: int, total: int, sequence: int, start: datetime, at: int) -> bytes:
     """One heartbeat, the blank line at its end included.
 
     `number` of `total` (mlx counts), `sequence` is the number of the event before it (Responses; those after it are
-    recorded and cannot be counted anew), `when` it is sent (sse-starlette).
+    recorded and cannot be counted anew), `at` the µs since `start` when it is sent (sse-starlette).
     """
     if style == "mlx":
         return b": keepalive %d/%d\n\n" % (number, total)
     if style == "responses":
         return b'event: keepalive\ndata: {"type":"keepalive","sequence_number":%d}\n\n' % sequence
     if style == "sse-starlette":
-        return b": ping - %s\r\n\r\n" % str(when).encode()
+        return b": ping - %s\r\n\r\n" % str(start + timedelta(microseconds=at)).encode()
     return _FIXED[style]
 
 
-def moment(date: bytes | None, offset: int) -> datetime:
-    """The time `offset` µs after the one in a Date header (RFC 9110 §5.6.7); after EPOCH where there is no such."""
+def moment(date: bytes | None) -> datetime:
+    """The time in a Date header (RFC 9110 §5.6.7), in UTC; EPOCH where there is no such, or none to count on from."""
     try:
-        start = parsedate_to_datetime((date or b"").decode("latin-1"))
-        return start.replace(tzinfo=start.tzinfo or UTC).astimezone(UTC) + timedelta(microseconds=offset)
+        found = parsedate_to_datetime((date or b"").decode("latin-1"))
+        found = found.replace(tzinfo=found.tzinfo or UTC).astimezone(UTC)
     except (ValueError, OverflowError):
-        return EPOCH + timedelta(microseconds=offset)
+        return EPOCH
+    return found if EPOCH.year - 100 < found.year < EPOCH.year + 1000 else EPOCH

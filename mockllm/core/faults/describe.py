@@ -1,4 +1,5 @@
-"""The catalogue of faults as text, read off their classes: a table, and a page for each with an example before and after.
+"""The catalogue of faults as text, read off their classes: a table, and a page for each with an example before and
+after.
 
 docs/faults.md holds the same text, and a test compares them. It knows how a fault is written, not what it does.
 """

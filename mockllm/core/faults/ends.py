@@ -19,7 +19,8 @@ class Cut:
 
     fin closes the connection, rst resets it, hang keeps it open in silence; what chunk sizes and lengths promise stays
     unfulfilled. complete re-frames, so that the shorter answer looks whole. A cut at the end of a chunk sends the
-    chunk's CRLF, never a last chunk. At a time before the head is sent nothing is sent.
+    chunk's CRLF, never a last chunk. At a time before the head nothing is sent. A compressed body is compressed anew,
+    flushed after the event, for a cut at an event; at bytes and times it is cut as it is.
     """
 
     name: ClassVar[str] = "cut"
@@ -104,7 +105,8 @@ def _ended(response: Response, segments: list[Segment], end: End, at: int) -> Re
 def _ends_so(parts: Parts, offset: int, end: End) -> bool:
     """Is a cut there no other than the end that the answer has?"""
     response = parts.response
-    closes = parts.found.framing is Framing.CLOSE and response.end is End.COMPLETE and end is End.FIN
+    whole = response.end is End.COMPLETE and parts.found.framing is not Framing.CHUNKED
+    closes = whole and response.then.value == end.value
     return offset == len(parts.body) and (closes or response.end is end)
 
 

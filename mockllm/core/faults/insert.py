@@ -5,7 +5,8 @@ It decides neither what they say nor how many there are.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from mockllm.core.faults.base import Position, Unit
 from mockllm.core.faults.body import Parts
@@ -59,10 +60,17 @@ def insert(view: View, blocks: Iterable[Block], parts: Parts | None = None) -> R
     """
     edits: list[Edit] = []
     marked = view.body.startswith(BOM)
-    for block in blocks:
+    for block in map(partial(_apart, view.body), blocks):
         if marked and block.offset == len(BOM) and block.at < view.came_at(0):
             edits.append(Edit(0, len(BOM), BOM + block.data, block.at))
             marked = False
         else:
             edits.append(Edit(block.offset, block.offset, block.data, block.at))
     return edit(parts or view.parts, edits)
+
+
+def _apart(body: bytes, block: Block) -> Block:
+    """The block so that its last CR and an LF after it are no CR LF: that LF is a blank line of its own."""
+    if not block.data.endswith(b"\r") or body[block.offset : block.offset + 1] != b"\n":
+        return block
+    return replace(block, data=block.data.replace(b"\r", b"\n"))

@@ -150,25 +150,23 @@ class Header:
 
     # the class attribute `name` is the fault's own
     name_: str | None = key("the header to set", None)
-    value: str = key("its value", "")
+    value: str | None = key("its value, which may be empty", None)
     drop: str | None = key("the header to leave out", None)
 
     def __post_init__(self) -> None:
-        if (self.name_ is None) == (self.drop is None):
-            raise ValueError("needs name= and value=, or drop=")
-        if self.drop is not None and self.value:
-            raise ValueError("drop= takes no value=")
+        if (self.name_ is None) == (self.drop is None) or (self.name_ is None) != (self.value is None):
+            raise ValueError("needs name= and value=, or drop= alone")
         wanted = self.drop or self.name_ or ""
         if not _TOKEN.fullmatch(wanted):
             raise ValueError(f"{wanted!r} is no header's name")
-        if _NO_LINE.search(self.value):
+        if _NO_LINE.search(self.value or ""):
             raise ValueError("a value has no CR, LF or NUL")
         if wanted.lower().encode() in _FRAMING:
             raise ValueError(f"{wanted} frames the body: use framing")
 
     def __call__(self, response: Response) -> Response:
         wanted = (self.drop or self.name_ or "").encode()
-        value = None if self.drop else self.value.encode()
+        value = None if self.value is None else self.value.encode()
         return change_head(response, lambda lines: with_header(lines, wanted, value))
 
 

@@ -11,7 +11,7 @@ from itertools import count, islice
 from typing import ClassVar, Literal
 
 from mockllm.core.dialects.heartbeats import heartbeat, moment, usual
-from mockllm.core.events import reader_for
+from mockllm.core.events import Kind, reader_for
 from mockllm.core.exchange import header
 from mockllm.core.faults.base import Fault, Forever, Meaningless, Micros, key
 from mockllm.core.faults.body import Parts
@@ -106,13 +106,12 @@ class Keepalive:
     def _blocks(self, view: View, beats: Sequence["_Beat"]) -> Iterator[Block]:
         style = self.style or usual(view.family)
         head = view.parts.found.head
-        date = header(head.headers, b"date") if head else None
+        start = moment(header(head.headers, b"date") if head else None)
         number_before = sequence(view) if style == "responses" else None
         for number, beat in enumerate(beats, 1):
             if self.text is None:
                 last = max(0, number_before(beat.offset)) if number_before else 0
-                when = moment(date, beat.at - view.parts.head_at)
-                data = heartbeat(style, number, len(beats), last, when)
+                data = heartbeat(style, number, len(beats), last, start, beat.at - view.parts.head_at)
             else:
                 data = spelled(view, [b": " + self.text.encode()])
             yield Block(beat.offset, beat.at, data)
@@ -136,12 +135,11 @@ class _Silence:
 
 
 def _first(view: View, *, streamed: bool) -> _Beat:
-    """Where and when the first event came, or the body where it is no stream; the end where there is none."""
-    if streamed and view.events:
-        offset = max(view.events[0].start, view.borders[0])
+    """Where and when the first event began, finished or not, or the body where it is no stream; else the end."""
+    starts = [span.start for span in view.spans if span.kind is not Kind.BLOCK] if streamed else [0]
+    if starts and view.parts.pieces:
+        offset = max(starts[0], view.borders[0] if streamed else 0)
         return _Beat(offset, view.came_at(offset))
-    if view.parts.pieces and not streamed:
-        return _Beat(0, view.came_at(0))
     return _Beat(len(view.body), view.parts.response.end_at)
 
 

@@ -30,8 +30,9 @@ class Split:
     """Cuts the body: at each cut a new write begins, and in chunked framing a new chunk.
 
     bytes= cuts every read after so many bytes of body; inside=utf8 between the bytes of each character, inside=crlf
-    between CR and LF, inside=event in the middle of each event; random into pieces of 1 to 64 bytes. The writes are
-    `gap` apart. What follows keeps its time unless it would be overtaken: then it comes one gap later.
+    between CR and LF, inside=event in the middle of each event (of the text, which is then compressed anew, where the
+    body is compressed); random into pieces of 1 to 64 bytes. The writes are `gap` apart. What follows keeps its time
+    unless it would be overtaken: then it comes one gap later.
     """
 
     name: ClassVar[str] = "split"

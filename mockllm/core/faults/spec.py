@@ -91,7 +91,7 @@ def _step(text: str, position: int, catalogue: Catalogue) -> Step:
         raise SpecError(position + len(name), f"{NONE} takes no keys")
     if fault is None:
         found = f"unknown fault {name!r}" if name else "nothing where a fault was expected"
-        raise SpecError(position, f"{found}{_nearest(name, [*catalogue, NONE])}")
+        raise SpecError(position, f"{found}{nearest(name, [*catalogue, NONE])}")
     items, hints = keys_of(fault), get_type_hints(fault)
     own: dict[str, Any] = {}
     reserved: dict[str, Any] = {}
@@ -108,7 +108,7 @@ def _step(text: str, position: int, catalogue: Catalogue) -> Step:
             reserved[key] = _reserved(key, raw, position)
         else:
             found = f"{name} has no key {key!r}" if key else "nothing where a key was expected"
-            raise SpecError(position, f"{found}{_nearest(key, [*items, *_RESERVED])}")
+            raise SpecError(position, f"{found}{nearest(key, [*items, *_RESERVED])}")
         position += len(part) + 1
     missing = [key for key, item in items.items() if item.default is MISSING and key not in seen]
     if missing:
@@ -225,7 +225,7 @@ _RESERVED: dict[str, tuple[Any, str]] = {
 }
 
 
-def _nearest(name: str, names: Sequence[str]) -> str:
+def nearest(name: str, names: Sequence[str]) -> str:
     near = _close(name, names)
     return f"; the nearest is {near!r}" if near else f"; there are {', '.join(sorted(names))}"
 

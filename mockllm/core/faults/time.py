@@ -14,9 +14,10 @@ from typing import ClassVar
 from mockllm.core.faults.base import Fault, Forever, Micros, Position, Unit, key
 from mockllm.core.faults.body import Parts
 from mockllm.core.faults.coding import on_text
-from mockllm.core.faults.timing import floored, held, retimed, split_at
+from mockllm.core.faults.timing import floored, held, split_at
 from mockllm.core.faults.view import View, view
 from mockllm.core.response import End, Response, Then
+from mockllm.core.timing import moved
 
 _WRITES_A_SECOND = 50
 """So finely `rate:bytes=` cuts what it slows down."""
@@ -26,7 +27,7 @@ _WRITES_A_SECOND = 50
 class Speed:
     """Every interval is divided by a factor: 2 is twice as fast, 0.5 half as fast.
 
-    Reads stay apart, if only by 1 µs; `join` makes one of them.
+    Reads stay apart, if only by 1 µs.
     """
 
     name: ClassVar[str] = "speed"
@@ -40,7 +41,7 @@ class Speed:
             raise ValueError("x= must be above 0")
 
     def __call__(self, response: Response) -> Response:
-        return retimed(response, lambda at: round(at / self.x))
+        return moved(response, lambda at: round(at / self.x))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Ttfb:
     add: Micros = key("how much later")
 
     def __call__(self, response: Response) -> Response:
-        return retimed(response, lambda at: at + self.add)
+        return moved(response, lambda at: at + self.add)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Rate:
     """No more than so many events, or body bytes, a second; what comes more slowly stays as it is.
 
     A read that brings more than a 50th of a second's bytes goes out in several writes. The bytes stay as they are, so
-    that a chunk may come in pieces.
+    that a chunk may come in pieces; only for events= is a compressed body compressed anew, flushed after each piece.
     """
 
     name: ClassVar[str] = "rate"
@@ -114,7 +115,7 @@ class Jitter:
 
     def __call__(self, response: Response) -> Response:
         draw = random.Random(self.seed).random
-        return retimed(response, lambda at: at + int(draw() * (self.by + 1)))
+        return moved(response, lambda at: at + int(draw() * (self.by + 1)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class Stall:
     """Silence from a place in the stream on, with the connection open; then the rest as it was.
 
     The bytes stay as they are: a place inside a chunk leaves its rest to come. With for=forever nothing follows until
-    the client leaves.
+    the client leaves. Only for a place after an event is a compressed body compressed anew, flushed there.
     """
 
     name: ClassVar[str] = "stall"

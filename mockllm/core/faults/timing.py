@@ -3,7 +3,7 @@
 It knows no event and no fault.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from mockllm.core.faults.body import Parts, with_chunk_end
@@ -11,19 +11,6 @@ from mockllm.core.http1 import Framing, scan
 from mockllm.core.response import End, Response, Segment, Then
 
 Segments = list[Segment]
-
-
-def retimed(response: Response, move: Callable[[int], int]) -> Response:
-    """The response with every time moved (µs to µs). Reads keep their order and stay 1 µs apart."""
-    segments: Segments = []
-    came, at = -1, -1  # of the last read: its time, and where that was moved to
-    for segment in response.segments:
-        if segment.at != came:
-            came, at = segment.at, max(at + 1, move(segment.at))
-        segments.append(Segment(at, segment.data, segment.before, segment.after))
-    end_at = at if response.end_at == came else max(at, move(response.end_at))
-    then_at = response.then_at if response.then is Then.OPEN else max(end_at, move(response.then_at))
-    return replace(response, segments=tuple(segments), end_at=end_at, then_at=then_at)
 
 
 def split_at(parts: Parts, offset: int) -> tuple[Segments, Segments]:

@@ -3,7 +3,8 @@
 An importer reads one kind of capture, as bytes. It must not know files, nor who asked.
 """
 
-from dataclasses import dataclass, replace
+import re
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from mockllm.core.errors import UsageError
@@ -12,12 +13,13 @@ from mockllm.core.faults.base import Fault, Meaningless
 from mockllm.core.faults.segments import Framing, Http
 from mockllm.core.http1 import Tracker
 from mockllm.core.matching import ANY_TARGET
-from mockllm.core.redact import redact_headers, redact_target
 from mockllm.core.response import End, Response, Segment, Then
 
 As = Literal["chunked", "length", "close", "http1.0"]
 """How an answer can be framed, whatever its capture says. `http1.0` also closes to end the body."""
 AS: tuple[As, ...] = get_args(As)
+_METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_PATH = re.compile(r"/[^\s\x00-\x20\x7f]*")
 META = {"origin": "imported"}
 
 _RECIPES: dict[As, tuple[Fault, ...]] = {
@@ -44,9 +46,6 @@ class Given:
     framing: As | None = None
 
 
-NOTHING = Given()
-
-
 @dataclass(frozen=True, slots=True)
 class Imported:
     """`kind` names the source; `notes` say, a line each, what it could not know and what was made of that."""
@@ -69,17 +68,20 @@ class Ending:
 def request_from(given: Given) -> Request:
     """The request of a source that holds none: any body, and any target unless one is given.
 
-    Raises UsageError where the path is none.
+    Raises UsageError where method or path are none.
     """
-    target = ANY_TARGET if given.path is None else given.path.encode()
-    if given.path is not None and (not given.path.startswith("/") or any(char in given.path for char in " \r\n\t")):
-        raise UsageError(f"--path {given.path!r} is no path: it begins with / and holds no space")
-    return Request(given.method or "POST", target, body=None)
+    method, path = given.method or "POST", given.path
+    if not _METHOD.fullmatch(method):
+        raise UsageError(f"--method {method!r} is none, such as POST")
+    if path is not None and not _PATH.fullmatch(path):
+        raise UsageError(f"--path {path!r} is none: it begins with / and holds no space")
+    target = ANY_TARGET if path is None else path.encode(errors="surrogateescape")
+    return Request(method, target, body=None)
 
 
 def request_note(request: Request) -> str:
     """What to say of a request that was made by `request_from`."""
-    target = "any path" if request.target == ANY_TARGET else request.target.decode()
+    target = "any path" if request.target == ANY_TARGET else request.target.decode(errors="replace")
     return f"the request is not known: it answers {request.method} {target} with any body (--method, --path)"
 
 
@@ -100,15 +102,14 @@ def segments_of(reads: list[tuple[int, bytes]], method: str) -> tuple[tuple[Segm
 def exchange_of(
     request: Request, segments: tuple[Segment, ...], ending: Ending, framing: As | None, source: str
 ) -> Exchange:
-    """The exchange, framed as asked, its secrets masked by name. Raises UsageError where it cannot be framed so."""
+    """The exchange, framed as asked. Raises UsageError where it cannot be framed so."""
     last = segments[-1].at if segments else 0
     end_at = max(ending.end_at, last)
     then_at = max(ending.then_at, end_at)
     response = Response(segments, ending.end, end_at, ending.then, then_at, request.method, request.target)
     if framing is not None:
         response = _reframed(response, framing, source)
-    masked = replace(request, target=redact_target(request.target), headers=redact_headers(request.headers))
-    return Exchange(masked, replace(response, target=masked.target), META)
+    return Exchange(request, response, META)
 
 
 def _reframed(response: Response, framing: As, source: str) -> Response:

@@ -63,29 +63,27 @@ def next_head(data: bytes, start: int) -> int:
     return found.start() if found else len(data)
 
 
-def shown_head(raw: bytes) -> Shown | None:
-    """Read a head; None where it is none or not whole."""
+def shown_head(raw: bytes, *, as_sent: bool = False) -> Shown | None:
+    """Read a head; None where it is none or not whole. `as_sent`: no editor had its line ends in hand."""
     status = STATUS_LINE.match(raw)
     if status is None or not _BLANK_LINE.search(raw):
         return None
     notes = []
-    if b"\r\n" not in raw:
+    if b"\r\n" not in raw and not as_sent:
         raw = raw.replace(b"\n", b"\r\n")
         notes.append("the head's lines end with LF, as an editor leaves them: written with CRLF")
     newer = status[1] in b"23"
     if newer:
         code = int(status[3])
         reason = status[4] or _phrase(code)
-        raw = b"HTTP/1.1 %d %b%b" % (code, reason, raw[raw.index(b"\r\n") :])
+        raw = b"HTTP/1.1 %d %b%b" % (code, reason, raw[status.end() :])
         notes.append(f"HTTP/{status[1].decode()} on the wire: written as HTTP/1.1, which is what mockllm plays")
     head = parse_head(raw)
     return None if head is None else Shown(head, raw, tuple(notes), newer)
 
 
 def true_for(shown: Shown, method: str, body: bytes) -> Shown:
-    """The head as it has to be for a body that curl shows: without the coding that curl has opened, and with chunks
-    where HTTP/2 needed no framing.
-    """
+    """The head as it has to be for a body that curl shows: without the coding that curl has opened, and framed."""
     coding = b",".join(shown.head.values(b"content-encoding"))
     if coding not in (b"", b"identity") and body and is_opened(coding, body):
         name = coding.decode("ascii", "backslashreplace")
@@ -93,8 +91,13 @@ def true_for(shown: Shown, method: str, body: bytes) -> Shown:
         framed = shown.framing(method) is Framing.LENGTH
         length = [(b"Content-Length", b"%d" % len(body))] if framed else []
         shown = shown.changed(note, [b"content-encoding"] + [b"content-length"] * framed, *length)
+    return with_framing(shown, method)
+
+
+def with_framing(shown: Shown, method: str) -> Shown:
+    """The head with chunks, where a body came without a length in HTTP/2, which needs no framing."""
     if shown.newer and shown.framing(method) is Framing.CLOSE:
-        shown = shown.changed("a body without a length in HTTP/2: written in chunks", [], CHUNKED)
+        return shown.changed("a body without a length in HTTP/2: written in chunks", [], CHUNKED)
     return shown
 
 

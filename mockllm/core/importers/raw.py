@@ -6,15 +6,12 @@ stream says.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, replace
 
-from mockllm.core.decoding import decode
-from mockllm.core.dialects import Meaning, meaning
-from mockllm.core.errors import MockllmError
-from mockllm.core.events import Kind, events, reader_for
-from mockllm.core.exchange import Exchange, Request, header
-from mockllm.core.http1 import Framing, Tracker
+from mockllm.core.errors import MockllmError, UsageError
+from mockllm.core.events import reader_for
+from mockllm.core.exchange import Exchange, Request
+from mockllm.core.http1 import Framing
 from mockllm.core.importers.base import (
     Ending,
     Given,
@@ -25,6 +22,7 @@ from mockllm.core.importers.base import (
     request_note,
     segments_of,
 )
+from mockllm.core.importers.bodies import cut_in_events, fitting, how_it_ends, is_json, says_whole
 from mockllm.core.importers.heads import (
     LAST_CHUNK,
     STATUS_LINE,
@@ -34,18 +32,16 @@ from mockllm.core.importers.heads import (
     is_framed,
     next_head,
     shown_head,
-    true_for,
 )
-from mockllm.core.jsonvalue import parse_json
-from mockllm.core.response import End, Segment, Then
+from mockllm.core.look import says_close, sniffed
+from mockllm.core.response import End, Then
 from mockllm.core.timing import retimed
 
 KIND = "a raw response"
-SSE, NDJSON, JSON = b"text/event-stream", b"application/x-ndjson", b"application/json"
+NDJSON, JSON = b"application/x-ndjson", b"application/json"
 
-_SSE_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
+_TYPE = re.compile(rb"[!-~]+/[!-~]+(?:[ \t]*;[ -~]*)?")
 _BEHIND_PROXY = re.compile(rb"(?i)connection established")
-_SAID = Meaning.DONE | Meaning.FINISH | Meaning.ERROR
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +62,8 @@ def read_raw(data: bytes, source: str, given: Given) -> Imported:
         answers = list(_answers(data, source, notes))
     else:
         answers = [_bare(data, source, given, notes)]
+    if not answers:
+        raise MockllmError(f"{source}: holds heads of curl's own steps only, and no answer")
     exchanges = tuple(_exchange(answer, request, given, source, notes) for answer in answers)
     return Imported(KIND, exchanges, tuple(dict.fromkeys(notes)))
 
@@ -106,57 +104,59 @@ def _why_left_out(shown: Shown) -> str:
 
 def _bare(body: bytes, source: str, given: Given, notes: list[str]) -> _Answer:
     """An answer around a body that came without its head."""
-    kind = given.content_type.encode() if given.content_type is not None else _seen_type(body)
+    kind = _seen_type(body) if given.content_type is None else given.content_type.encode()
     if kind is None:
         what = "neither a response with its head, nor server-sent events, JSON lines or JSON"
         raise MockllmError(f"{source}: {what}: capture with curl -isN, or say what it is with --content-type")
-    whole = reader_for(kind) is None and _says_whole(body, kind, b"")
+    whole = reader_for(kind) is None and says_whole(body, kind, b"")
     framing = b"Content-Length: %d" % len(body) if whole else b"Transfer-Encoding: chunked"
     raw = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\n%b\r\n\r\n" % (kind, framing)
     shown = shown_head(raw)
-    if shown is None or shown.raw != raw:
-        raise MockllmError(f"{source}: --content-type {given.content_type!r} is none")
-    notes.append(f"no head: written as a 200 of {kind.decode(errors='replace')}, {'chunked' if not whole else 'whole'}")
+    if shown is None or not _TYPE.fullmatch(kind):
+        raise UsageError(f"--content-type {given.content_type!r} is none, such as text/event-stream")
+    notes.append(f"no head: written as a 200 of {kind.decode()}, {'with its length' if whole else 'in chunks'}")
     return _Answer(shown, body)
 
 
 def _seen_type(body: bytes) -> bytes | None:
-    if _SSE_START.match(body):
-        return SSE
+    if sniffed(body) is not None:
+        return sniffed(body)
     if body.lstrip()[:1] not in (b"{", b"["):
         return None
-    if _is_json(body):
+    if is_json(body):
         return JSON
-    return NDJSON if _is_json(body.lstrip().partition(b"\n")[0]) else JSON
-
-
-def _is_json(text: bytes) -> bool:
-    try:
-        parse_json(text)
-    except ValueError:
-        return False
-    return True
+    return NDJSON if is_json(body.lstrip().partition(b"\n")[0]) else JSON
 
 
 def _exchange(answer: _Answer, request: Request, given: Given, source: str, notes: list[str]) -> Exchange:
     method = request.method
-    shown = true_for(answer.shown, method, answer.body)
-    notes += shown.notes
-    chunked = shown.framing(method) is Framing.CHUNKED
-    framed = chunked and is_framed(answer.body)
-    pieces = _wire_pieces(shown, answer.body, method, chunked=chunked, framed=framed)
-    end, why = _end(shown, answer.body, method, framed=framed)
-    if given.end is not None:
-        end, why = given.end, ""
-    if chunked and not framed:
+    shown, body = fitting(answer.shown, answer.body, method, notes)
+    unchunked = shown.framing(method) is Framing.CHUNKED and not is_framed(body)
+    pieces = [answer.interim + shown.raw, *_pieces(shown, body, method)]
+    end, why = (given.end, "") if given.end is not None else how_it_ends(shown, body, method)
+    if unchunked:
         notes.append("curl took the chunks away: written with one for each event")
         if end is End.COMPLETE:
             pieces[-1] += LAST_CHUNK
     notes += [why] if why else []
-    gap = 1 if given.gap_us is None else given.gap_us
-    times = count(0, max(gap, 1))
-    segments, tracker = segments_of(list(zip(times, pieces, strict=False)), method)
+    step = max(given.gap_us or 0, 1)
+    segments, tracker = segments_of([(index * step, piece) for index, piece in enumerate(pieces)], method)
     if end is End.COMPLETE and not tracker.eof():
-        raise MockllmError(f"{source}: --end complete, but {_missing(tracker)}")
-    then = Then.FIN if _closes(shown, tracker) and end is End.COMPLETE else Then.OPEN
-    return _timed(exchange_of(request, segments, Ending(end, then=then), given.framing, source), given, notes)
+        raise UsageError(f"{source}: --end complete makes no sense: the answer is shorter than its head promises")
+    closes = says_close(shown.head) or tracker.framing is Framing.CLOSE
+    then = Then.FIN if end is End.COMPLETE and closes else Then.OPEN
+    exchange = exchange_of(request, segments, Ending(end, then=then), given.framing, source)
+    if given.gap_us:
+        return exchange
+    notes.append("the times are not known: everything comes at once (--gap 20ms puts so much before each event)")
+    return replace(exchange, response=retimed(exchange.response, speed=0))
+
+
+def _pieces(shown: Shown, body: bytes, method: str) -> list[bytes]:
+    """The body as it stood on the wire, cut where events, or its chunks, end."""
+    if shown.framing(method) is not Framing.CHUNKED:
+        return cut_in_events(shown, body)
+    if not is_framed(body):
+        return [chunk(piece) for piece in cut_in_events(shown, body)]
+    segments, _ = segments_of([(0, shown.raw), (1, body)], method)
+    return [segment.wire for segment in segments if segment.at]

@@ -92,6 +92,12 @@ def strictly_whole(bent: Response) -> bool:
     return found.whole and not found.bad and not found.missing and length == len(bent.wire)
 
 
+def all_at(at: int, bent: Response) -> Response:
+    """The same segments, all at one time."""
+    segments = tuple(Segment(at, s.data, s.before, s.after) for s in bent.segments)
+    return Response(segments, bent.end, at, bent.then, at, bent.method, bent.target)
+
+
 def gzipped(reads: list[tuple[int, bytes]]) -> Response:
     """A compressed stream, flushed after each read."""
     deflate = zlib.compressobj(wbits=31)

@@ -1,8 +1,10 @@
 """Compressed bodies: opened piece by piece, closed again as a valid stream that can be decoded after every piece."""
 
 import gzip
+import re
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 import pytest
@@ -17,6 +19,7 @@ from mockllm.core.faults.edit import Edit, edit
 from mockllm.core.faults.view import View
 from mockllm.core.http1 import scan
 from mockllm.core.response import End, Response, Then
+from tests.core.faults.applying import fault
 from tests.core.faults.making import body, chunks, response, responses, strictly_whole, tracked
 
 WBITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
@@ -92,6 +95,34 @@ def test_a_changed_body_is_compressed_again_as_it_was(
     assert decoded(bent, wbits) == body(plain)[:place] + b"new" + body(plain)[place:]
     assert strictly_whole(bent)
     assert f"Content-Encoding: {name}\r\nX-After: 1\r\n\r\n".encode() in bent.wire, "its line is where it was"
+
+
+TEXT_FAULTS = [
+    *["crlf", "cr", "mixed:seed=3", "nospace", "multiline", "nogap", "tail", "tail:strip=2", "bom", "ids"],
+    *["comment:text=x,at=1ev", "retry:at=0ev", "empty:at=2ev", "event:at=1ms", "garbage:at=9b", "dup:event=1"],
+    *["drop:event=1", "error:at=1ev", "error:at=5ms,style=vllm", "keepalive:every=5ms,style=ping,before=2,hold=8ms"],
+]
+
+
+@given(responses(), st.sampled_from(TEXT_FAULTS))
+def test_a_fault_of_the_text_does_the_same_in_a_compressed_stream(drawn: Response, spec: str) -> None:
+    drawn = replace(drawn, end=End.FIN if drawn.end is End.HANG else drawn.end)
+    if not body(drawn):
+        return
+    packed = compressed(drawn)
+    try:
+        bent = fault(spec)(drawn)
+    except Meaningless as reason:
+        with pytest.raises(Meaningless, match=re.escape(str(reason))):
+            fault(spec)(packed)
+        return
+    opened = fault(spec)(packed)
+    assert decoded(opened) == body(bent)
+    assert scan(opened).whole == scan(bent).whole
+    assert (opened.end, opened.end_at, opened.then) == (bent.end, bent.end_at, bent.then)
+    if body(bent):
+        assert [at for at, _ in chunks(opened)] == [at for at, _ in chunks(bent)]
+    assert (bent is drawn) == (opened is packed)
 
 
 @given(st.binary(max_size=40), st.integers(0, 200))

@@ -240,6 +240,9 @@ def test_a_cut_that_is_the_end_as_it_was_has_no_effect() -> None:
     assert bent(CLOSING, "cut:at=3ev,end=complete") is CLOSING
     assert bent(STREAM, "cut:at=100pct,end=complete") is STREAM
     assert bent(CLOSING, "cut:at=3ev,end=rst").end is End.RST
+    reset = response("length", (2000, b"{}"), then=Then.RST)
+    assert bent(reset, "cut:at=2b,end=rst") is reset
+    assert bent(reset, "cut:at=2b,end=fin").end is End.FIN
     hung = bent(STREAM, "cut:at=2ev,end=hang")
     assert bent(hung, "cut:at=2ev,end=hang") is hung
 
@@ -291,6 +294,26 @@ def test_the_last_event_of_a_real_server_can_be_left_out() -> None:
     assert b"[DONE]" in recorded.wire
     assert b"[DONE]" not in played.wire
     assert strictly_whole(played)
+
+
+@pytest.mark.parametrize(
+    ("spec", "after_head", "end"),
+    [
+        ("cut:at=1ev,end=complete", b"9\r\n" + E1 + b"\r\n" + LAST, End.COMPLETE),  # C3
+        ("cut:at=1ev,end=fin", b"9\r\n" + E1 + b"\r\n", End.FIN),  # C4, C21
+        ("stall:at=1ev,for=forever", b"9\r\n" + E1 + b"\r\n", End.HANG),  # C5
+        (
+            "cut:at=3ev,end=complete",
+            b"9\r\n" + E1 + b"\r\n" + b"a\r\n" + E2 + b"\r\n" + b"b\r\n" + E3 + b"\r\n" + LAST,
+            End.COMPLETE,
+        ),  # C15
+        ("cut:at=0b,end=complete", LAST, End.COMPLETE),  # C26: 200 with 0 bytes
+    ],
+)
+def test_cases_from_the_field(spec: str, after_head: bytes, end: End) -> None:
+    played = bent(STREAM, spec)
+    assert played.wire == STREAM.segments[0].wire + after_head
+    assert played.end is end
 
 
 # ---------------------------------------------------------------- idle-close (C30)

@@ -3,11 +3,15 @@
 import gzip
 import json
 import zlib
+from typing import get_args, get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mockllm.core.dialects.errors import STATUS_STYLES, STREAM_STYLES
+from mockllm.core.faults import instead
+from mockllm.core.faults.content import Error
 from mockllm.core.faults.spec import SpecError
 from mockllm.core.http1 import Framing, scan
 from mockllm.core.response import End, Response, Segment, Then
@@ -229,9 +233,11 @@ def test_a_header_is_changed_where_no_body_can_be() -> None:
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
-        ("header", "needs name= and value=, or drop="),
-        ("header:name=A,drop=B", "needs name= and value=, or drop="),
-        ("header:drop=A,value=x", "drop= takes no value="),
+        ("header", "needs name= and value=, or drop= alone"),
+        ("header:name=A", "needs name= and value=, or drop= alone"),
+        ("header:value=x", "needs name= and value=, or drop= alone"),
+        ("header:name=A,drop=B", "needs name= and value=, or drop= alone"),
+        ("header:drop=A,value=x", "needs name= and value=, or drop= alone"),
         ("header:name=,value=x", "'' is no header's name"),
         ("header:name=a b,value=x", "'a b' is no header's name"),
         ("header:drop=A%0AB", "is no header's name"),
@@ -251,6 +257,12 @@ def test_a_header_is_changed_where_no_body_can_be() -> None:
 def test_keys_that_make_no_sense(spec: str, why: str) -> None:
     with pytest.raises(SpecError, match=why):
         fault(spec)
+
+
+def test_every_style_that_is_known_can_be_asked_for() -> None:
+    assert get_args(instead.Style) == STATUS_STYLES
+    styles, _ = get_args(get_type_hints(Error)["style"])
+    assert sorted(get_args(styles)) == sorted(STREAM_STYLES)
 
 
 # ---------------------------------------------------------------- gzip

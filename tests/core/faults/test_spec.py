@@ -1,4 +1,5 @@
 """The fault language: every fault can be written and read back; a wrong spec says where, what and what is nearest."""
+# ruff: noqa: RUF009  (key() makes a field)
 
 from dataclasses import MISSING, Field, dataclass
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints

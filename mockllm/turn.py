@@ -1,0 +1,70 @@
+"""One request that a replay is to answer: where it came from, what it asks for, and what the journal says of it.
+
+It must not know what answers it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mockllm.answers import Pairs, answer_error
+from mockllm.clock import Clock
+from mockllm.core.errors import UsageError
+from mockllm.core.exchange import Request
+from mockllm.core.faults.spec import Spec
+from mockllm.core.redact import redact_target
+from mockllm.core.shown import escaped
+from mockllm.journal import Entry
+from mockllm.serve import RawConnection, Receive, Scope, Send
+from mockllm.sessions import Session
+from mockllm.sockets import Left
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """`began`: when its head was there (µs of `clock`). `asked` is without its credentials, `body` as it came. `keys`:
+    under which its recordings stand (`matching.keys`).
+
+    `spec`: faults that it asks for itself; `refusal`: why it cannot be answered at all. `log` is told one line.
+    `headers` stand in every error of mockllm's own.
+    """
+
+    connection: RawConnection
+    scope: Scope
+    receive: Receive
+    send: Send
+    clock: Clock
+    began: int
+    asked: Request
+    body: bytes | None
+    keys: tuple[bytes, ...]
+    session: Session
+    spec: Spec | None
+    refusal: UsageError | None
+    entry: Entry
+    log: Callable[[str], None]
+    headers: Pairs
+
+    @property
+    def target(self) -> str:
+        """Its target without secrets, safe to print."""
+        return escaped(redact_target(self.asked.target).decode(errors="backslashreplace"))
+
+    def tell(self, what: str) -> None:
+        """Log what became of it."""
+        self.log(f"{self.asked.method} {self.target} {escaped(what)}")
+
+    async def refuse(self, status: int, kind: str, message: str) -> None:
+        """Answer with an error of mockllm's own."""
+        self.entry.status, self.entry.message = status, escaped(message)
+        self.tell(f"{status}: {message}")
+        await answer_error(self.send, status, kind, message, self.headers)
+
+    def ended(self, *, whole: bool, client_left: bool) -> None:
+        """Enter how a server's answer ended: whether it is `whole`, and whether the client left before it was over."""
+        entry, left = self.entry, self.connection.left
+        how = left.result() if client_left and left.done() else Left.OURS
+        if how is Left.OURS:
+            entry.stream_status = "complete" if whole and not client_left else "server_cut"
+        else:
+            entry.stream_status = "client_gone" if how is Left.FIN else "reset_by_client"
+            entry.left_after = self.clock.now() - self.began
