@@ -71,9 +71,9 @@ def demo() -> Generator[str, None, None]:
     yield from _break(recorded, shipped / KEEPALIVES)
     yield ""
     yield "Your turn:"
-    yield "  mockllm record http://127.0.0.1:8080 -o tapes     point your client at http://127.0.0.1:8801 for once"
-    yield "  mockllm replay tapes                              then at http://127.0.0.1:8800, without the server"
-    yield "  mockllm replay tapes --fault keepalive:style=mlx  and see whether it minds"
+    yield "  mockllm record http://127.0.0.1:8080 -o tapes    and once point your client at http://127.0.0.1:8801"
+    yield "  mockllm replay tapes                             and point it at http://127.0.0.1:8800, with no server"
+    yield "  mockllm replay tapes --fault keepalive:before=2,style=mlx     and see whether it minds"
 
 
 def _record(played: Path, tapes: Path) -> Generator[str, None, Got]:

@@ -215,14 +215,7 @@ def scan(files: Iterable[Path], warn: Callable[[str], None]) -> Iterator[tuple[R
     """
     for path in files:
         data, found = _read(path)
-        index = cassette.index(data, str(path))
-        if index.torn is not None:
-            warn(
-                f"{path}:{index.torn}: dropped an unfinished last line (the recorder was killed, or the disk was full)"
-            )
-        elif not index.places:
-            warn(f"{path}: holds no recording")
-        for ordinal, place in enumerate(index.places):
+        for ordinal, place in enumerate(_index(path, data, warn)):
             request = cassette.request_at(data, place, str(path))
             yield Recording(path, place, ordinal, found), request
 
@@ -247,11 +240,20 @@ def stamp(path: Path) -> Stamp:
         raise MockllmError(f"cannot read {path}: {_reason(error)}") from None
 
 
-def read_all(path: Path, *, strict: bool = True) -> list[Exchange]:
-    """Every exchange of a file. Raises CassetteError or MockllmError."""
+def read_all(path: Path, warn: Callable[[str], None] = lambda _: None, *, strict: bool = True) -> list[Exchange]:
+    """Every exchange of a file; `warn` is told as by `scan`. Raises CassetteError or MockllmError."""
     data, _ = _read(path)
-    places = cassette.index(data, str(path)).places
+    places = _index(path, data, warn)
     return [cassette.load(data, place, str(path), strict=strict) for place in places]
+
+
+def _index(path: Path, data: bytes, warn: Callable[[str], None]) -> tuple[Place, ...]:
+    index = cassette.index(data, str(path))
+    if index.torn is not None:
+        warn(f"{path}:{index.torn}: dropped an unfinished last line (the recorder was killed, or the disk was full)")
+    elif not index.places:
+        warn(f"{path}: holds no recording")
+    return index.places
 
 
 def write_new(path: Path, data: bytes) -> None:

@@ -43,6 +43,7 @@ class Link:
         """The client's connection is gone. The upstream follows, unless the exchange still has something to see
         there.
         """
+        self.upload.cancel()  # nothing more of it can come, and the server may never take what is left
         if self.relay.settled:
             self.upstream.abort()
         else:

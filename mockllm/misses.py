@@ -13,7 +13,7 @@ from mockllm import files
 from mockllm.answers import answer_empty
 from mockllm.core.errors import MockllmError, NoMatchError, UsageError
 from mockllm.core.exchange import MAX_BODY
-from mockllm.core.http1 import Tracker
+from mockllm.core.http1 import Tracker, scan
 from mockllm.core.matching import reasons
 from mockllm.core.response import End, Response, Segment
 from mockllm.core.shown import escaped
@@ -126,5 +126,5 @@ def _enter(turn: Turn, tracker: Tracker, heard: list[bytes]) -> None:
     """What the real server answered, into the journal."""
     segments = tuple(Segment(at, before=data) for at, data in enumerate(heard))
     turn.entry.status = None if tracker.head is None else tracker.head.status
-    turn.entry.events_sent = len(event_ends(Response(segments, End.FIN, len(segments), method=turn.asked.method)))
+    turn.entry.events_sent = len(event_ends(scan(Response(segments, End.FIN, len(segments), method=turn.asked.method))))
     turn.ended(whole=tracker.eof(), client_left=turn.connection.left.done() and not tracker.done)

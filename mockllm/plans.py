@@ -14,13 +14,17 @@ from mockllm.core.events import Kind, reader_for
 from mockllm.core.exchange import Exchange, header
 from mockllm.core.faults.base import Fault
 from mockllm.core.faults.bend import bend
-from mockllm.core.http1 import scan
+from mockllm.core.http1 import Scan, scan
 from mockllm.core.response import Response
 from mockllm.files import Recording
 from mockllm.play import Plan
 
 MAX_PLANS = 64 * 1024 * 1024
 """Bytes of all the plans that are kept."""
+
+
+SMALL = 16 * 1024
+"""A recording of so many bytes on disk is read in a millisecond or two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +66,14 @@ class Plans:
         self._bending = asyncio.Lock()
 
     async def get(self, wanted: Wanted) -> Made:
-        """The plan; made anew where the file changed. A bent one may take its time, in a thread: others play on.
+        """The plan; made anew where the file changed. A bent or a large one takes its time in a thread: others play on.
 
         Raises CassetteError, or MockllmError where the file is gone.
         """
         found = self._find(wanted)
         if found is not None:
             return found
-        if not wanted.faults:
+        if not wanted.faults and wanted.recording.place.stop - wanted.recording.place.start <= SMALL:
             return self._keep(wanted, *self._read(wanted))
         async with self._bending:  # one after another, so that nobody makes what another is making
             return self._find(wanted) or self._keep(wanted, *await asyncio.to_thread(self._read, wanted))
@@ -101,14 +105,13 @@ class Plans:
         response = self._finish(bent.response, wanted.closest)
         found = scan(response)
         status = None if found.head is None else found.head.status
-        return Made(self._plan(response), exchange.request.early, bent.idle, status, event_ends(response))
+        return Made(self._plan(response), exchange.request.early, bent.idle, status, event_ends(found))
 
 
-def event_ends(response: Response) -> tuple[int, ...]:
+def event_ends(found: Scan) -> tuple[int, ...]:
     """Where in the response's bytes on the wire each event ends that a client gets; of a compressed one, where the
     piece ends that completes it. None in a body that is no stream of events, or cannot be decoded.
     """
-    found = scan(response)
     reader = None if found.head is None else reader_for(header(found.head.headers, b"content-type"))
     if found.head is None or reader is None:
         return ()

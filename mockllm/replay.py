@@ -64,7 +64,8 @@ class Replay:
     """The ASGI callable. `make_clock` is called in the server's loop; `log` is told one line a request, `say` what a
     person must know. `ask` answers a request that no recording answers, instead of an error.
 
-    `misses` and `exhausted` count the requests that nothing answered.
+    `misses` and `exhausted` count the requests that nothing answered, `failures` those whose recording could not be
+    read.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Replay:
         guard: Guard | None = None,
         ask: Ask | None = None,
     ) -> None:
+        self.failures = 0
         self.journal = journal or Journal()
         self._library, self._options, self._make_clock, self._log = library, options, make_clock, log
         self._clock: Clock | None = None
@@ -107,6 +109,7 @@ class Replay:
         body = await _read(connection)
         if not connection.complete:
             return
+        ready = clock.now()
         session, spec, refusal = self._steered(connection)
         asked = self._options.redaction.request(Request(connection.method, connection.target, connection.headers, body))
         names = keys(asked, self._library.rules)
@@ -116,7 +119,20 @@ class Replay:
         entry.since_last = None if before is None or before.ended_at is None else max(0, began - before.ended_at)
         steered = (session, spec, refusal)
         turn = Turn(
-            connection, scope, receive, send, clock, began, asked, body, names, *steered, entry, self._log, self._own
+            connection,
+            scope,
+            receive,
+            send,
+            clock,
+            began,
+            ready,
+            asked,
+            body,
+            names,
+            *steered,
+            entry,
+            self._log,
+            self._own,
         )
         try:
             await self._answer(turn)
@@ -155,6 +171,7 @@ class Replay:
             else:
                 await self._play(turn, wanted)
         except MockllmError as error:
+            self.failures += error.status >= 500
             turn.entry.match = "refused"
             await turn.refuse(error.status, error.kind, str(error))
 
@@ -181,7 +198,7 @@ class Replay:
         entry.faults = self._bending.told(fired, made.idle, str(recording))
         connection.on_write, entry.event_ends = entry.wrote, made.event_ends
         connection.begin()
-        started = turn.began if made.early else clock.now()
+        started = turn.began if made.early else turn.ready
         played: Played | None = None
         try:
             played = await play(made.plan, connection, clock, started, keep_alive=connection.keep_alive)

@@ -49,7 +49,7 @@ GRACE_S = 1.0
 CANCEL_S = 0.5
 """How long cancelled tasks may take to end."""
 
-_ORIGIN = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
+_ORIGIN = re.compile(rb"\A[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 
 
 @dataclass(slots=True, eq=False, repr=False)

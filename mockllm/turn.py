@@ -18,11 +18,14 @@ from mockllm.serve import RawConnection, Receive, Scope, Send
 from mockllm.sessions import Session
 from mockllm.sockets import Left
 
+MAX_TARGET = 500
+"""Characters of a target that are shown."""
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """`began`: when its head was there (µs of `clock`). `asked` is without its credentials, `body` as it came. `keys`:
-    under which its recordings stand (`matching.keys`).
+    """`began`: when its head was there, `ready`: when all of it was (µs of `clock`). `asked` is without its
+    credentials, `body` as it came. `keys`: under which its recordings stand (`matching.keys`).
 
     `spec`: faults that it asks for itself; `refusal`: why it cannot be answered at all. `log` is told one line.
     `headers` stand in every error of mockllm's own.
@@ -34,6 +37,7 @@ class Turn:
     send: Send
     clock: Clock
     began: int
+    ready: int
     asked: Request
     body: bytes | None
     keys: tuple[bytes, ...]
@@ -46,8 +50,9 @@ class Turn:
 
     @property
     def target(self) -> str:
-        """Its target without secrets, safe to print."""
-        return escaped(redact_target(self.asked.target).decode(errors="backslashreplace"))
+        """Its target without secrets, safe to print, and not endless."""
+        target = escaped(redact_target(self.asked.target).decode(errors="backslashreplace"))
+        return target if len(target) <= MAX_TARGET else f"{target[:MAX_TARGET]}…"
 
     def tell(self, what: str) -> None:
         """Log what became of it."""

@@ -131,10 +131,13 @@ class Wishes:
         if self.upstream is None or self.on_miss not in ("record", "forward"):
             return None
         folder = next((path for path in paths if path.is_dir() or not path.exists()), None)
-        if self.on_miss == "record" and folder is None:
+        if self.on_miss == "forward":
+            into: Folder | Nowhere = Nowhere()
+        elif folder is None:
             raise UsageError("on_miss='record' needs a folder among the paths, for the new tapes")
-        keeps = self.on_miss == "record" and folder is not None
-        return recorder({"": self.upstream}, Folder(folder) if keeps else Nowhere(), self.record_options())
+        else:
+            into = Folder(folder)
+        return recorder({"": self.upstream}, into, self.record_options())
 
     def record_options(self) -> RecordOptions:
         """How a recorder beside this replay records. Raises UsageError."""

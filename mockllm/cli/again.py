@@ -11,6 +11,7 @@ import click
 
 from mockllm import files
 from mockllm.again import Again, Outcome, parse_header, recordings_of
+from mockllm.cli.common import counted
 from mockllm.core.errors import MockllmError
 from mockllm.core.exchange import Request
 from mockllm.core.forward import Mount
@@ -48,7 +49,7 @@ def compare(
     drifted = sum(1 for outcome in outcomes if outcome.drift)
     unasked = sum(1 for outcome in outcomes if outcome.unasked is not None)
     left = f", {unasked} could not be asked again" if unasked else ""
-    click.echo(f"{total} exchanges, {drifted} drifted{left}")
+    click.echo(f"{counted(total, 'exchange')}, {drifted} drifted{left}")
     if unasked == total:
         raise MockllmError("none of the requests could be sent again, so nothing was compared")
     sys.exit(1 if drifted else 0)

@@ -4,6 +4,7 @@ It knows no command.
 """
 
 import contextlib
+import errno
 import gc
 import logging
 import os
@@ -37,11 +38,17 @@ class Duration(click.ParamType[int]):
 
     name = "duration"
 
+    def __init__(self, *, zero_ok: bool = True) -> None:
+        self._zero_ok = zero_ok
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s|m)", str(value))
         if found is None:
             self.fail(f"{value!r} is no duration: write a number and its unit, such as 250ms, 2s or 1.5m", param, ctx)
-        return round(float(found[1]) * _UNITS[found[2]])
+        microseconds = round(float(found[1]) * _UNITS[found[2]])
+        if not (microseconds or self._zero_ok):
+            self.fail(f"{value!r} is no time to wait: give more than that", param, ctx)
+        return microseconds
 
 
 class Group(click.Group):
@@ -53,6 +60,16 @@ class Group(click.Group):
         except MockllmError as error:
             say(str(error))
             ctx.exit(error.exit_code)
+        except OSError as error:
+            if error.filename is not None:
+                raise
+            say(f"cannot write the output: {os.strerror(error.errno or errno.EIO).lower()}")
+            ctx.exit(1)
+
+
+def counted(number: int, what: str) -> str:
+    """`1 file`, `2 files`."""
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def say(message: str) -> None:
@@ -146,7 +163,10 @@ def routes(upstream: str | None, mounts: tuple[str, ...]) -> tuple[list[Target],
         prefix, equals, url = mount.partition("=")
         if not equals or not prefix.startswith("/") or prefix == "/" or "?" in prefix:
             raise UsageError(f"--mount {mount} is not /PREFIX=URL, such as /openai=https://api.openai.com")
-        routes.append(Mount(prefix.rstrip("/").encode(), len(targets)))
+        path = prefix.rstrip("/").encode()
+        if any(route.prefix == path for route in routes):
+            raise UsageError(f"--mount {prefix} is there twice: a path leads to one server")
+        routes.append(Mount(path, len(targets)))
         targets.append(parse_target(url))
     if upstream is not None:
         routes.append(Mount(b"", len(targets)))

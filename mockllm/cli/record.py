@@ -1,5 +1,6 @@
 """`mockllm record`."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import click
 
 from mockllm import files
 from mockllm.cli.again import compare
-from mockllm.cli.common import PATHS, Duration, open_logs, ready, redacting, redaction, routes, serving
+from mockllm.cli.common import PATHS, Duration, counted, open_logs, ready, redacting, redaction, routes, serving
 from mockllm.clock import now
 from mockllm.core.errors import UsageError
 from mockllm.guard import is_loopback
@@ -27,13 +28,15 @@ PORT = 8801
 @serving(PORT)
 @click.option(
     "--connect-timeout",
-    type=Duration(),
+    type=Duration(zero_ok=False),
     default="10s",
     show_default=True,
     help="For name, connection and TLS together.",
 )
 @click.option(
-    "--idle-timeout", type=Duration(), help="Give up after so long a silence of the server.  [default: never]"
+    "--idle-timeout",
+    type=Duration(zero_ok=False),
+    help="Give up after so long a silence of the server.  [default: never]",
 )
 @click.option(
     "--drain",
@@ -95,7 +98,7 @@ def record(
     logs = open_logs("record", quiet=quiet, log_json=log_json)
     options = Options(
         connect_timeout_s=connect_timeout / 1e6,
-        accept_encoding=None if accept_encoding is None else accept_encoding.encode(),
+        accept_encoding=_coding(accept_encoding),
         limits=Limits(idle_timeout, drain),
         redaction=redaction(redact, redact_json),
     )
@@ -117,7 +120,13 @@ def record(
     Server(recorder, host, port, on_ready=on_ready, on_stop=recorder.stop).run()
     logs.close()
     ends = ", ".join(f"{count} {end.value}" for end, count in recorder.ends.items())
-    logs.say(f"{sum(recorder.ends.values())} exchanges recorded into {output}{f': {ends}' if ends else ''}")
+    logs.say(f"{counted(sum(recorder.ends.values()), 'exchange')} recorded into {output}{f': {ends}' if ends else ''}")
     if recorder.failed:
         logs.say("the recording is incomplete: some tapes could not be written")
         sys.exit(1)
+
+
+def _coding(text: str | None) -> bytes | None:
+    if text is not None and not re.fullmatch(r"[!-~][ -~]*", text):
+        raise UsageError(f"--accept-encoding {text!r} is no coding: give one such as identity")
+    return None if text is None else text.encode()

@@ -17,6 +17,7 @@ from mockllm.cli.common import (
     PATHS,
     SHIPPED,
     Duration,
+    counted,
     open_logs,
     ready,
     redacting,
@@ -42,6 +43,8 @@ from mockllm.replay import Options, Replay
 from mockllm.serve import Server
 
 PORT = 8800
+SLOWEST = 1e-6
+"""Slower than this a second takes eleven days."""
 
 
 @click.command()
@@ -55,7 +58,9 @@ PORT = 8800
     show_default=True,
     help="10 is ten times faster, 0 is at once.",
 )
-@click.option("--max-gap", type=Duration(), help="No silence lasts longer than this.")
+@click.option(
+    "--max-gap", type=Duration(), help="No recorded silence counts for more than this; --speed comes after it."
+)
 @click.option(
     "--fault",
     "faults",
@@ -152,7 +157,7 @@ def replay(
     if not is_loopback(host) and not control_token:
         logs.say(f"{host} is open to other machines: /_mockllm/ beyond health needs --control-token")
     steady()
-    what = f"playing {len(library)} exchanges of {len(library.files)} files at"
+    what = f"playing {counted(len(library), 'exchange')} of {counted(len(library.files), 'file')} at"
 
     def on_ready(base_url: str) -> None:
         ready(what, base_url)
@@ -174,8 +179,8 @@ def _rules(given: dict[str, Any]) -> Rules:
 
 
 def _options(given: dict[str, Any], on_miss: str) -> Options:
-    if math.isnan(given["speed"]):
-        raise UsageError("--speed nan makes no sense: give a number, such as 10, or 0 for at once")
+    if math.isnan(given["speed"]) or 0 < given["speed"] < SLOWEST:
+        raise UsageError(f"--speed {given['speed']} makes no sense: give a number such as 10 or 0.5, or 0 for at once")
     return Options(
         speed=given["speed"],
         max_gap_us=given["max_gap"],
@@ -215,10 +220,13 @@ def _end(app: Replay, recorder: Recorder | None, say: Callable[[str], None], *, 
             say(f"{recording} was never asked for")
     if app.misses:
         status = NoMatchError.exit_code
-        say(f"{app.misses} requests matched no recording")
+        say(f"{counted(app.misses, 'request')} matched no recording")
     if app.exhausted:
         status = NoMatchError.exit_code
         say(f"{app.exhausted} requests came after all their recordings were played")
+    if app.failures:
+        status = 1
+        say(f"{app.failures} requests met a recording that cannot be read")
     if recorder is not None and recorder.failed:
         status = 1
         say("the recording is incomplete: some tapes could not be written")

@@ -1,13 +1,12 @@
 """`mockllm show`, `import` and `check`: commands that read cassettes, and make or mend them."""
 
 import sys
-from functools import partial
 from pathlib import Path
 
 import click
 
 from mockllm import files
-from mockllm.cli.common import PATHS, Duration, redacting, redaction, say
+from mockllm.cli.common import PATHS, Duration, counted, redacting, redaction, say
 from mockllm.core.audit import findings
 from mockllm.core.cassette import repair
 from mockllm.core.errors import CredentialsError, MockllmError
@@ -67,8 +66,8 @@ def import_command(
     mockllm replay bug.jsonl
     """
     given = Given(method, path, gap, content_type, None if end is None else End(end), framing)
-    read_stdin = partial(click.get_binary_stream("stdin").read)
-    imported, made = import_capture(capture, output, given, read_stdin, redaction(redact, redact_json))
+    hidden = redaction(redact, redact_json)
+    imported, made = import_capture(capture, output, given, sys.stdin.buffer.read, hidden)
     for line in said(imported, made):
         say(line)
 
@@ -91,7 +90,7 @@ def check(paths: tuple[Path, ...], fix: bool) -> None:
         try:
             if fix and _fix(path):
                 say(f"{path}: lengths rewritten")
-            for number, exchange in enumerate(files.read_all(path), 1):
+            for number, exchange in enumerate(files.read_all(path, say), 1):
                 exchanges += 1
                 for finding in findings(exchange):
                     leaks += 1
@@ -99,9 +98,9 @@ def check(paths: tuple[Path, ...], fix: bool) -> None:
         except MockllmError as error:
             wrong += 1
             say(str(error))
-    state = f"{wrong} files are wrong" if wrong else "all readable"
-    suspects = f", {leaks} things look like credentials" if leaks else ""
-    click.echo(f"{exchanges} exchanges in {len(found)} files: {state}{suspects}")
+    state = f"{counted(wrong, 'file')} cannot be read" if wrong else "all readable"
+    suspects = f", {counted(leaks, 'thing')} that may be a credential" if leaks else ""
+    click.echo(f"{counted(exchanges, 'exchange')} in {counted(len(found), 'file')}: {state}{suspects}")
     sys.exit(1 if wrong else CredentialsError.exit_code if leaks else 0)
 
 

@@ -78,6 +78,10 @@ def index(data: bytes, source: str) -> Index:
             header = number
         elif kind not in b"#[\r\n" or (kind == b"[" and not header):
             raise CassetteError(source, number, _shown(data[position:stop]), _expected(header))
+        joined = kind in b"[{" and data.find(b'{"mockllm"', position + 1, stop) > 0
+        if joined and not _is_json(data[position:stop]):
+            found = "a header line behind another line's text"
+            raise CassetteError(source, number, found, "a line end between them (were files joined?)")
         position = stop
     if header:
         places.append(Place(start, len(data), first, header))
@@ -232,13 +236,15 @@ def _body(fields: dict[str, Any], source: str, number: int) -> bytes | None:
 
 def _is_torn(line: bytes) -> bool:
     """Is this last line of a file the unfinished one of a recorder that was killed? It has no end and is no JSON."""
-    if line.endswith(b"\n") or line[:1] not in (b"[", b"{"):
-        return False
+    return line[:1] in (b"[", b"{") and not line.endswith(b"\n") and not _is_json(line)
+
+
+def _is_json(line: bytes) -> bool:
     try:
         msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError):
-        return True
-    return False
+        return False
+    return True
 
 
 def _comments_before(data: bytes, position: int) -> int:

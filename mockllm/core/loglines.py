@@ -8,6 +8,7 @@ from typing import Any
 
 from mockllm.core.shown import escaped
 
+Target = bytes
 UnderWay = tuple[str, str]
 """What was asked, and what came of it until now: both print, each character in one column."""
 
@@ -28,7 +29,7 @@ class Came:
     """
 
     status: int | None
-    bytes: int
+    size: int
     first: int | None
     events: int = 0
     first_event: int | None = None
@@ -37,19 +38,19 @@ class Came:
         parts = ["no head" if self.status is None else str(self.status)]
         if self.events:
             parts.append("1 event" if self.events == 1 else f"{self.events} events")
-        parts += [f"{self.bytes} B", "nothing came" if self.first is None else f"first byte {duration(self.first)}"]
+        parts += [f"{self.size} B", "nothing came" if self.first is None else f"first byte {duration(self.first)}"]
         if self.first_event is not None:
             parts.append(f"first event {duration(self.first_event)}")
         return ", ".join(parts)
 
-    def as_object(self, method: str, target: bytes) -> dict[str, Any]:
+    def as_object(self, method: str, target: Target) -> dict[str, Any]:
         """With what was asked, for programs."""
         return {
             "method": method,
             "target": target.decode(errors="backslashreplace"),
             "status": self.status,
             "events": self.events,
-            "bytes": self.bytes,
+            "bytes": self.size,
             "first_byte_ms": None if self.first is None else self.first / 1000,
             "first_event_ms": None if self.first_event is None else self.first_event / 1000,
         }

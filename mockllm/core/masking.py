@@ -166,7 +166,8 @@ class Heads:
     def feed(self, at: int, data: bytes) -> list[Part]:
         """What is decided of the bytes so far."""
         self._due.add(at, len(data))
-        if self._held and b"\n" not in data:
+        decided = b":" in self._held or bytes(self._held[:1]) in (b" ", b"\t")
+        if decided and b"\n" not in data:
             self._held += data
             return []
         *lines, rest = (bytes(self._held) + data).split(b"\n")

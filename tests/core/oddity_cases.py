@@ -135,7 +135,9 @@ HEADS = [
         stream(HEL, STOP, DONE, head=CHUNKED[:-2] + b"Content-Length: 9\r\n\r\n"),
         "both Transfer-Encoding and Content-Length",
     ),
-    case("compressed", plain(gzip.compress(EVENTS), b"text/event-stream", GZIP), "the body is compressed (gzip)"),
+    case(
+        "compressed", plain(gzip.compress(EVENTS, mtime=0), b"text/event-stream", GZIP), "the body is compressed (gzip)"
+    ),
     case(
         "compressed",
         answer(TEXT[:-2] + GZIP + b"\r\n" + PART),

@@ -142,7 +142,7 @@ def test_a_last_line_torn_anywhere_is_dropped_and_said(text: bytes) -> None:
 
 
 def test_a_line_torn_in_the_middle_of_a_file_is_refused() -> None:
-    with pytest.raises(CassetteError, match=r"^x:2: found no JSON"):
+    with pytest.raises(CassetteError, match=r"^x:2: found a header line behind another line's text"):
         loads(HEADER + b'[0,"wire","a' + HEADER, "x")
 
 

@@ -13,8 +13,8 @@ from mockllm.core.decoding import decode
 TEXT = b"data: hello\n\n" * 20
 RAW = zlib.compressobj(wbits=-15)
 CODED = {
-    b"gzip": gzip.compress(TEXT),
-    b"x-gzip": gzip.compress(TEXT),
+    b"gzip": gzip.compress(TEXT, mtime=0),
+    b"x-gzip": gzip.compress(TEXT, mtime=0),
     b"deflate": zlib.compress(TEXT),
     b"raw": RAW.compress(TEXT) + RAW.flush(),
 }

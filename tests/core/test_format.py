@@ -67,7 +67,7 @@ def test_the_examples_end_as_the_text_says() -> None:
 def test_the_tables_name_all_that_the_code_knows_and_nothing_else() -> None:
     known = {
         "key": [
-            {*HEADER_KEYS, "recorded", "upstream", "origin"},
+            {*HEADER_KEYS, "recorded", "upstream", "origin", "decoded"},
             {*Asked.__struct_fields__, *BODY_KEYS, "cut"},
             set(HeadFields.__struct_fields__),
             set(FRAMING_KEYS),

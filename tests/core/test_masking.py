@@ -229,6 +229,19 @@ def test_a_head_that_is_broken_off_is_masked_too(place):
         assert secret not in out
 
 
+def test_a_line_is_held_only_as_long_as_it_may_be_a_credentials():
+    heads = Heads(KNOWN)
+    assert heads.feed(1, b"X") == []
+    assert heads.feed(2, b"-Echo: a") == [(1, b"X"), (2, b"-Echo: a")]
+    assert heads.feed(3, b"b\r") == [(3, b"b\r")]
+    assert heads.feed(4, b"\nCookie") == [(4, b"\n")]
+    assert heads.feed(5, b": a") == []
+    assert heads.feed(6, b"b\r") == []
+    assert heads.feed(7, b"\n") == [(4, b"Cookie"), (5, b": ["), (6, b"re"), (7, b"dacted]\r\n")]
+    assert heads.feed(8, b" c") == []
+    assert heads.feed(9, b"d\r\n\r") == [(8, b" ["), (9, b"redacted]\r\n\r")]
+
+
 def test_a_read_of_a_masked_line_stays_a_read():
     heads = Heads(KNOWN)
     assert heads.feed(1, b"HTTP/1.1 200 OK\r\nSet-Cookie: a") == [(1, b"HTTP/1.1 200 OK\r\n")]

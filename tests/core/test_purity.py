@@ -8,7 +8,8 @@ import mockllm.core
 
 FOLDER = Path(mockllm.core.__file__).parent
 ALLOWED = {
-    "array", "base64", "binascii", "bisect", "collections", "dataclasses", "datetime", "decimal", "difflib", "email", "enum",
+    "array", "base64", "binascii", "bisect", "collections", "dataclasses", "datetime", "decimal", "difflib", "email",
+    "enum",
     "fnmatch", "functools", "hashlib", "http", "inspect", "itertools", "json", "math", "msgspec", "operator", "random",
     "re", "struct", "types", "typing", "urllib", "zlib",
 }  # fmt: skip

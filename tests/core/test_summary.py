@@ -69,7 +69,7 @@ def test_first_event_and_rate(exchange: Exchange, first: int | None, rate: float
 
 
 def test_what_a_compressed_body_says_is_read() -> None:
-    body = gzip.compress(HEL + data({"choices": [{"delta": {"content": "lo"}}]}) + DONE)
+    body = gzip.compress(HEL + data({"choices": [{"delta": {"content": "lo"}}]}) + DONE, mtime=0)
     found = summarize(plain(body, b"text/event-stream", GZIP))
     assert (found.text, found.events, found.bytes) == ("Hello", 3, len(body))
 

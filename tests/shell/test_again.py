@@ -207,7 +207,7 @@ def test_nothing_drifted(tmp_path: Path) -> None:
         finished = run(server.url, "--again", tmp_path / "tapes")
     assert (finished.exit_code, finished.stdout) == (
         0,
-        f"{tmp_path}/tapes/a.jsonl:1 GET /v1/models: as recorded\n1 exchanges, 0 drifted\n",
+        f"{tmp_path}/tapes/a.jsonl:1 GET /v1/models: as recorded\n1 exchange, 0 drifted\n",
     )
     assert finished.stderr == "mockllm: asking 1 of 1: GET /v1/models\n"
 

@@ -109,6 +109,6 @@ def test_the_steps_of_a_job_run_one_after_another(tmp_path: Path) -> None:
             os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 0, f"{output}\n{errors}"
     ready, answers = output.split("\n", 1)
-    assert ready == f"mockllm: playing 1 exchanges of 1 files at http://127.0.0.1:{port}"
+    assert ready == f"mockllm: playing 1 exchange of 1 file at http://127.0.0.1:{port}"
     assert answers.startswith("one{")
     assert '"misses":0' in answers

@@ -65,10 +65,10 @@ def test_record_then_replay(tmp_path: Path, launch: Launch) -> None:
     log, summary = finished.stderr.splitlines()
     assert log.startswith("GET /v1/models 200, 40 B, first byte ")
     assert log.endswith(f" complete {tapes}/000001-get-v1-models.jsonl")
-    assert summary == f"mockllm: 1 exchanges recorded into {tapes}: 1 complete"
+    assert summary == f"mockllm: 1 exchange recorded into {tapes}: 1 complete"
 
     replay = launch("replay", tapes)
-    assert replay.ready_line == f"mockllm: playing 1 exchanges of 1 files at {replay.base_url}"
+    assert replay.ready_line == f"mockllm: playing 1 exchange of 1 file at {replay.base_url}"
     assert ask(replay.host, replay.port, get("/v1/models"), answer_end).wire == OK
     finished = replay.stop(signal.SIGTERM)
     assert (finished.status, finished.stdout) == (0, replay.ready_line + "\n")
@@ -120,7 +120,7 @@ def test_a_recorder_that_is_stopped_in_mid_stream(sig: int, tmp_path: Path, laun
             assert client.read().end is Ended.RST
     assert finished.status == 0
     assert "client (the recorder was stopped)" in finished.stderr
-    assert finished.stderr.endswith(f"mockllm: 1 exchanges recorded into {tmp_path}: 1 client\n")
+    assert finished.stderr.endswith(f"mockllm: 1 exchange recorded into {tmp_path}: 1 client\n")
     (tape,) = load(tmp_path)
     assert (tape.response.wire, tape.response.end) == (STREAM[0] + STREAM[1], End.CLIENT)
     assert tape.end_meta == {"by": "recorder"}
@@ -235,7 +235,7 @@ def test_check_says_every_file_that_is_wrong(tmp_path: Path) -> None:
     write(tmp_path / "c.jsonl", "nonsense")
     finished = run("check", tmp_path)
     assert finished.exit_code == 1
-    assert finished.stdout == "2 exchanges in 3 files: 2 files are wrong\n"
+    assert finished.stdout == "2 exchanges in 3 files: 2 files cannot be read\n"
     one, two = finished.stderr.splitlines()
     assert one.startswith(f"mockllm: {tmp_path}/b.jsonl:3: found 2 bytes of body")
     assert two.startswith(f"mockllm: {tmp_path}/c.jsonl:1: found ")

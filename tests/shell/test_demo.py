@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from mockllm import demo, files
+from mockllm.bending import Bending
 from mockllm.cli import main
 from mockllm.core.errors import MockllmError
 from mockllm.core.exchange import Request
@@ -46,6 +47,7 @@ def told(text: str) -> None:
     assert "llama-server:   Tokens drift like snow:" in text
     assert "mlx_lm.server:  JSONDecodeError at the line ': keepalive 19/33'" in text
     assert "mockllm record http://127.0.0.1:8080 -o tapes" in text
+    assert Bending.parse(re.findall(r"--fault (\S+)", text))
 
 
 def test_the_story(temp: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ KA = b": keepalive 1/2\n\n"
 HEL = 'data: {"choices":[{"delta":{"content":"Hél. \u2028"}}]}\n\n'.encode()
 PLAIN = b'data: {"choices":[{"delta":{"content":"Hel."}}]}\n\n'
 DONE = b"data: [DONE]\n\n"
-GZIPPED = gzip.compress(KA + HEL + DONE)
+GZIPPED = gzip.compress(KA + HEL + DONE, mtime=0)
 JSON = b'{"choices":[{"message":{"content":"Hello"}}]}'
 BODY = b'{"stream":true,"messages":[{"role":"user","content":"Say hello."}]}'
 PATH = "/v1/chat/completions"

@@ -2,7 +2,9 @@
 
 import asyncio
 import fcntl
+import io
 import json
+import logging
 import os
 import pty
 import re
@@ -23,6 +25,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mockllm import logs as module
+from mockllm.cli import common
+from mockllm.cli.common import open_logs
 from mockllm.core.loglines import UnderWay
 from mockllm.logs import Logs, Style
 from tests.conftest import Launch
@@ -261,7 +265,7 @@ def test_a_recorder_speaks_json(tmp_path: Path, launch: Launch) -> None:
     assert (one["events"], one["first_event_ms"]) == (0, None)
     assert (other["status"], other["end"], other["tape"], other["duration_ms"]) == (502, None, None, None)
     assert "refused" in other["error"]
-    assert said == {"message": f"1 exchanges recorded into {tmp_path}/tapes: 1 complete"}
+    assert said == {"message": f"1 exchange recorded into {tmp_path}/tapes: 1 complete"}
 
 
 def test_a_replay_speaks_json(tmp_path: Path, launch: Launch) -> None:
@@ -280,7 +284,7 @@ def test_a_replay_speaks_json(tmp_path: Path, launch: Launch) -> None:
     assert (other["status"], other["match"], other["recording"], other["end"]) == (404, "miss", None, None)
     assert "no recording answers GET /y" in other["error"]
     assert refused["message"].startswith("Invalid HTTP request")
-    assert said == {"message": "1 requests matched no recording"}
+    assert said == {"message": "1 request matched no recording"}
 
 
 def test_quiet_leaves_out_exchanges_only(tmp_path: Path, launch: Launch) -> None:
@@ -288,13 +292,33 @@ def test_quiet_leaves_out_exchanges_only(tmp_path: Path, launch: Launch) -> None
     replay = launch("replay", tmp_path, "--quiet")
     ask(replay.host, replay.port, get("/"), answer_end)
     ask(replay.host, replay.port, get("/y"), answer_end)
-    assert replay.stop().stderr == "mockllm: 1 requests matched no recording\n"
+    assert replay.stop().stderr == "mockllm: 1 request matched no recording\n"
 
 
 def test_quiet_and_json_exclude_each_other(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mockllm", "replay", "--quiet", "--log-json"]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=20, check=False)
     assert (done.returncode, done.stderr) == (2, "mockllm: --quiet and --log-json exclude each other\n")
+
+
+def test_what_the_parts_log_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(logging.getLogger("mockllm"), "handlers", [])
+    open_logs("replay", quiet=False, log_json=True)
+    logger = logging.getLogger("mockllm.anything")
+    logger.info("of no interest")
+    logger.warning("odd %s", "\x1b")
+    logger.error("bad", exc_info=ValueError("why"))
+    odd, bad = objects(capsys.readouterr().err)
+    assert odd == {"message": "odd \\u001b"}
+    assert bad == {"message": "bad\nValueError: why"}
+
+
+def test_a_terminal_that_does_not_tell_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", sys.__stderr__)
+    monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((100, 50)))
+    assert common._size() == (100, 50)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert common._size() == (80, 24)
 
 
 @dataclass
@@ -385,7 +409,7 @@ def test_a_recorder_at_a_terminal(tmp_path: Path) -> None:
         wait_until(lambda: "it left" in recorder.text)
         rows = recorder.stop()
     assert re.match(r"GET / 200, 1 event, 94 B, first byte .*, client \(it left", rows[0]), rows
-    assert rows[1:] == [f"mockllm: 1 exchanges recorded into {tmp_path}/tapes: 1 client", ""]
+    assert rows[1:] == [f"mockllm: 1 exchange recorded into {tmp_path}/tapes: 1 client", ""]
 
 
 @pytest.mark.parametrize(("term", "args"), [("dumb", []), ("xterm", ["--quiet"]), ("xterm", ["--log-json"])])

@@ -318,7 +318,7 @@ def test_exhausted_and_missed_requests_are_exit_status_3(tapes: Path, launch: La
     finished = replay.stop(signal.SIGTERM)
     assert finished.status == 3
     assert finished.stderr.splitlines()[-2:] == [
-        "mockllm: 1 requests matched no recording",
+        "mockllm: 1 request matched no recording",
         "mockllm: 1 requests came after all their recordings were played",
     ]
 

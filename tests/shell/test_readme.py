@@ -97,7 +97,7 @@ def test_every_block_of_the_tour_runs(tmp_path: Path) -> None:
         "the nearest is tapes/000001-post-v1-chat-completions.jsonl:1, but body: $.temperature is 1, recorded 0"
         in output
     )
-    assert "1 exchanges in 1 files: all readable" in output
+    assert "1 exchange in 1 file: all readable" in output
     (tape,) = (tmp_path / "tapes").iterdir()
     assert "sk-no-key" not in tape.read_text(encoding="utf-8")
 

@@ -286,7 +286,7 @@ def test_a_compressed_stream_with_a_credential_is_stored_decoded(tmp_path: Path)
 
 
 def test_a_compressed_answer_whose_head_was_written_before_is_written_anew(tmp_path: Path) -> None:
-    body = gzip.compress(b'{"key":"%b"}' % RAW)
+    body = gzip.compress(b'{"key":"%b"}' % RAW, mtime=0)
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body)
     pieces = [b"HTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n", head[:30], head[30:], body]
     lockstep = Lockstep(pieces)
@@ -306,7 +306,7 @@ def test_a_compressed_answer_whose_head_was_written_before_is_written_anew(tmp_p
 def test_a_disk_that_fails_where_a_tape_is_written_anew(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    body = gzip.compress(b'{"key":"%b"}' % RAW)
+    body = gzip.compress(b'{"key":"%b"}' % RAW, mtime=0)
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body)
     lockstep = Lockstep([head[:30], head[30:] + body])
 
@@ -331,7 +331,7 @@ def test_a_disk_that_fails_where_a_tape_is_written_anew(
 def test_a_compressed_answer_without_it_is_stored_as_sent_and_one_that_cannot_be_searched_is_told(
     tmp_path: Path,
 ) -> None:
-    body = gzip.compress(b'{"key":"other"}')
+    body = gzip.compress(b'{"key":"other"}', mtime=0)
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: %b\r\nContent-Length: %d\r\n\r\n"
     answers = [head % (coding, len(body)) + body for coding in (b"gzip", b"br", b"deflate")]
     with RawServer([[Send(answer)] for answer in answers]) as server, recording(server.url, tmp_path) as recorder:
@@ -349,7 +349,7 @@ def test_a_compressed_answer_that_is_too_large_is_cut_off_on_tape_and_told(
 ) -> None:
     monkeypatch.setattr(maskedtape, "MAX_KEPT", 1000)
     monkeypatch.setattr("mockllm.taping.MAX_KEPT", 3 << 20)
-    body = gzip.compress(b"<" + RAW + b">" + bytes(range(256)) * 9, 0)
+    body = gzip.compress(b"<" + RAW + b">" + bytes(range(256)) * 9, 0, mtime=0)
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body)
     lockstep = Lockstep([head, body[:500], body[500:]])
     with RawServer([lockstep.steps]) as server, recording(server.url, tmp_path) as recorder:
