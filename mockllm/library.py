@@ -25,10 +25,11 @@ LOOK_US = 500_000
 
 @dataclass(frozen=True, slots=True)
 class _Indexed:
-    """A file's recordings, as it was with that stamp."""
+    """A file's recordings, as it was with that stamp. `early` are those that answer before the body is there."""
 
     stamp: Stamp
     entries: tuple[Entry[Recording], ...]
+    early: frozenset[Recording] = frozenset()
 
 
 _UNREADABLE = _Indexed((-1, -1), ())
@@ -53,6 +54,11 @@ class Library:
         self._complaints: dict[Path, str] = {}
         self._sketches: dict[Recording, Sketch] = {}
         self._deal()
+
+    def answers_early(self, method: str, target: bytes) -> bool:
+        """Do all recordings of a method and path answer before the request's body is there, whatever it is?"""
+        found = self.deck.candidates(method, path_of(target)) if self._early else []
+        return bool(found) and all(item.handle in self._early for item in found)
 
     def __len__(self) -> int:
         return len(self.deck.entries)
@@ -147,8 +153,10 @@ class Library:
 
     def _index(self, path: Path) -> _Indexed:
         stamp = files.stamp(path)
-        found = files.scan([path], self._warn)
-        return _Indexed(stamp, tuple(entry(_answered(asked), recording, self.rules) for recording, asked in found))
+        found = list(files.scan([path], self._warn))
+        early = frozenset(recording for recording, asked in found if asked.cut)
+        entries = tuple(entry(_answered(asked), recording, self.rules) for recording, asked in found)
+        return _Indexed(stamp, entries, early)
 
     def _complain(self, path: Path, error: MockllmError) -> None:
         if self._complaints.get(path) != str(error):
@@ -166,6 +174,7 @@ class Library:
 
     def _deal(self) -> None:
         self.deck = Deck([item for indexed in self._files.values() for item in indexed.entries], self.rules)
+        self._early = frozenset().union(*(indexed.early for indexed in self._files.values()))
         known = {item.handle for item in self.deck.entries}
         # a copy: other threads may be adding to it
         self._sketches = {recording: seen for recording, seen in self._sketches.copy().items() if recording in known}

@@ -106,11 +106,12 @@ class Replay:
             return
         clock = self._clock = self._clock or self._make_clock()
         began = clock.now()
-        body = await _read(connection)
-        if not connection.complete:
+        session, spec, refusal = self._steered(connection)
+        early = self._library.answers_early(connection.method, connection.target)
+        body = None if early else await _read(connection)
+        if not (early or connection.complete):
             return
         ready = clock.now()
-        session, spec, refusal = self._steered(connection)
         asked = self._options.redaction.request(Request(connection.method, connection.target, connection.headers, body))
         names = keys(asked, self._library.rules)
         entry = self.journal.begin(session.name, asked)
@@ -118,22 +119,8 @@ class Replay:
         entry.attempt = attempt.number
         entry.since_last = None if before is None or before.ended_at is None else max(0, began - before.ended_at)
         steered = (session, spec, refusal)
-        turn = Turn(
-            connection,
-            scope,
-            receive,
-            send,
-            clock,
-            began,
-            ready,
-            asked,
-            body,
-            names,
-            *steered,
-            entry,
-            self._log,
-            self._own,
-        )
+        asking = (connection, scope, receive, send, clock, began, ready, asked, body, names)
+        turn = Turn(*asking, *steered, entry, self._log, self._own)
         try:
             await self._answer(turn)
         finally:

@@ -226,7 +226,7 @@ def _end(app: Replay, recorder: Recorder | None, say: Callable[[str], None], *, 
         say(f"{app.exhausted} requests came after all their recordings were played")
     if app.failures:
         status = 1
-        say(f"{app.failures} requests met a recording that cannot be read")
+        say(f"{counted(app.failures, 'request')} met a recording that cannot be read")
     if recorder is not None and recorder.failed:
         status = 1
         say("the recording is incomplete: some tapes could not be written")

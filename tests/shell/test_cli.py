@@ -295,6 +295,14 @@ def test_a_taken_port(command: list[str], tmp_path: Path) -> None:
         (["record", "-o", "tapes", "--mount", "/a?b=http://x"], ["/PREFIX=URL"]),
         (["record", "http://x", "-o", "tapes", "--idle-timeout", "5"], ["'5' is no duration", "250ms"]),
         (["record", "http://x", "-o", "tapes", "--drain", "-1s"], ["'-1s' is no duration"]),
+        (["record", "http://x", "-o", "tapes", "--idle-timeout", "0s"], ["'0s' is no time to wait"]),
+        (["record", "http://x", "-o", "tapes", "--connect-timeout", "0ms"], ["'0ms' is no time to wait"]),
+        (["record", "http://x", "-o", "tapes", "--accept-encoding", "a\r\nb: c"], ["--accept-encoding", "identity"]),
+        (["record", "http://x", "-o", "tapes", "--host", "0.0.0.0"], ["--allow-remote"]),
+        (
+            ["record", "-o", "tapes", "--mount", "/a=http://x", "--mount", "/a/=http://y"],
+            ["--mount /a/ is there twice"],
+        ),
         (["record", "http://x", "-o", "tapes", "--port", "99999"], ["99999"]),
         (["replay", "nowhere"], ["nowhere does not exist"]),
         (["replay", "empty"], ["no cassettes (*.jsonl) in empty"]),
@@ -302,6 +310,7 @@ def test_a_taken_port(command: list[str], tmp_path: Path) -> None:
         (["replay", "--server", "nobody"], ["no cassettes of 'nobody' are shipped, only of ", "mlx_lm.server"]),
         (["replay", "tape.jsonl", "--speed", "-1"], ["-1"]),
         (["replay", "tape.jsonl", "--speed", "nan"], ["nan"]),
+        (["replay", "tape.jsonl", "--speed", "1e-300"], ["1e-300", "0.5"]),
         (["replay", "tape.jsonl", "--max-gap", "soon"], ["'soon' is no duration"]),
         (["replay", "tape.jsonl", "--on-miss", "ask"], ["ask"]),
         (["check"], ["PATH"]),
@@ -379,3 +388,61 @@ def test_clients_are_served_on_when_nobody_reads_what_is_said(command: str, tmp_
                 assert ask("127.0.0.1", port, get("/"), answer_end).wire == plain_wire("one")
             process.send_signal(signal.SIGINT)
             assert process.wait(10) == 0
+
+
+def test_check_says_what_was_dropped_and_what_holds_nothing(tmp_path: Path) -> None:
+    write(tmp_path / "torn.jsonl", request(json=1), head(version="1.0")).open("a").write('[0,"da')
+    (tmp_path / "empty.jsonl").write_text("")
+    finished = cli("check", tmp_path)
+    assert finished.status == 0
+    assert finished.stdout == "1 exchange in 2 files: all readable\n"
+    assert f"mockllm: {tmp_path}/torn.jsonl:3: dropped an unfinished last line" in finished.stderr
+    assert f"mockllm: {tmp_path}/empty.jsonl: holds no recording" in finished.stderr
+
+
+def test_check_finds_what_looks_like_a_credential(tmp_path: Path) -> None:
+    write(
+        tmp_path / "a.jsonl",
+        request(json=1, headers=[["Authorization", "Bearer sk-0123456789abcdef0123"]]),
+        *plain("one"),
+    )
+    finished = cli("check", tmp_path)
+    assert finished.status == 5
+    assert "exchange 1: request header Authorization" in finished.stderr
+    assert "sk-0123456789abcdef0123" not in finished.stderr
+
+
+def test_an_output_that_takes_nothing(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", request(json=1), *plain("one"))
+    command = [sys.executable, "-m", "mockllm", "check", str(tmp_path)]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, encoding="utf-8", check=False)
+    assert done.returncode == 1
+    assert done.stderr == "mockllm: cannot write the output: no space left on device\n"
+
+
+def test_a_recording_that_cannot_be_read_is_a_failure_in_the_end(tmp_path: Path, launch: Launch) -> None:
+    write(
+        tmp_path / "a.jsonl",
+        request("/x", json=1),
+        head(Content_Length="3"),
+        [0, "data", "four"],
+        [0, "end", "complete"],
+    )
+    replay = launch("replay", tmp_path)
+    assert b" 500 " in ask(replay.host, replay.port, post("/x", b"1"), answer_end).wire
+    finished = replay.stop()
+    assert finished.status == 1
+    assert finished.stderr.endswith("mockllm: 1 request met a recording that cannot be read\n")
+
+
+def test_the_commands_for_people(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", request(json=1), *plain("one"))
+    assert "POST" in cli("show", tmp_path / "a.jsonl").stdout
+    assert json.loads(cli("show", "--json", tmp_path).stdout)["status"] == 200
+    done = cli("import", "-", "-o", tmp_path / "bug.jsonl", input="data: 1\n\ndata: [DONE]\n\n")
+    assert done.status == 0
+    assert done.stderr.splitlines()[-1] == f"mockllm: a raw response: 1 exchange written to {tmp_path}/bug.jsonl"
+    assert cli("check", tmp_path / "bug.jsonl").status == 0
+    wrong = cli("import", "-", "-o", tmp_path / "no.jsonl", input="")
+    assert (wrong.status, wrong.stderr.count("\n")) == (1, 1)

@@ -92,7 +92,11 @@ def test_every_block_of_the_tour_runs(tmp_path: Path) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 0, f"{output}\n{errors}"
-    assert output.count("data: [DONE]") == 2, "the recorded answer and the replayed one"
+    assert output.count("data: [DONE]\n") == 2, "the recorded answer and the replayed one"
+    assert "curl says 56: the connection was reset" in output
+    assert "after cut:at=2ev,end=rst:" in output
+    assert '"stream_status":"server_cut"' in output
+    assert "odd" in output, "what show says"
     assert (
         "the nearest is tapes/000001-post-v1-chat-completions.jsonl:1, but body: $.temperature is 1, recorded 0"
         in output

@@ -265,3 +265,18 @@ def test_a_recorder_that_is_stopped_before_an_early_answers_request_is_whole(tmp
         (tape,) = recorder.tapes()
         client.leave()
     assert (tape.response.wire, tape.response.end, tape.request.cut) == (OK, End.COMPLETE, True)
+
+
+@pytest.mark.parametrize("rst", [False, True])
+def test_a_client_that_leaves_an_upload_which_the_server_answered_and_never_takes(rst: bool, tmp_path: Path) -> None:
+    refusal = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n"
+    with RawServer([[Send(refusal), Hang()]], early=True) as server, recording(server.url, tmp_path) as recorder:
+        client = RawClient(recorder.host, recorder.port)
+        client.send(b"POST /up HTTP/1.1\r\nHost: x\r\nContent-Length: 90000000\r\n\r\n" + b"a" * 100_000)
+        assert client.read(len(refusal)).wire == refusal
+        client.leave(rst=rst)
+        (tape,) = recorder.tapes()
+        assert tape.request.early
+        assert tape.request.cut
+        assert tape.response.end is End.COMPLETE
+        assert server.connection(0, closed=True).left is not None

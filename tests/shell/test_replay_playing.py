@@ -228,3 +228,17 @@ def test_a_replay_that_is_stopped_in_the_middle(tmp_path: Path) -> None:
         began = now_us()
     assert now_us() - began < 3_000_000
     assert client.read().end in (Ended.FIN, Ended.RST)
+
+
+def test_an_answer_that_came_before_the_body_was_sent_comes_so_again(tmp_path: Path) -> None:
+    lines = [head(status=413, Content_Length="4"), [0, "data", "much"], [0, "request", {"text": "beg", "cut": True}]]
+    early = {**request(method="POST", target="/up"), "early": True}
+    early["request"] = {key: value for key, value in early["request"].items() if key not in ("json", "text")}
+    write(tmp_path / "a.jsonl", early, *lines, [0, "end", "complete", {"then": "fin", "then_ms": 1}])
+    with replaying(tmp_path) as replay, RawClient(replay.host, replay.port) as client:
+        client.send(b"POST /up HTTP/1.1\r\nHost: x\r\nContent-Length: 90000\r\n\r\nbegi")
+        answer = client.read()
+        assert answer.wire.startswith(b"HTTP/1.1 413")
+        assert answer.wire.endswith(b"much")
+        assert answer.end is Ended.FIN
+        assert replay.app.misses == 0

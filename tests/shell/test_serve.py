@@ -981,3 +981,14 @@ def test_app_that_fails_before_begin_gets_a_500(loop: str) -> None:
         client = Client(server)
         client.send(GET)
         assert client.read_all()[0].startswith(b"HTTP/1.1 500 ")
+
+
+def test_a_long_target_costs_no_more_than_its_length(loop: str) -> None:
+    target = b"/" + b"u" * 200_000 + b"?at=http://other/path"
+    began = time.process_time()
+    with serving(echo, loop) as server:
+        client = Client(server)
+        client.send(b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+        wanted = ok(b"GET " + target + b" ")
+        assert client.read(len(wanted)) == wanted
+    assert time.process_time() - began < 5
