@@ -47,12 +47,17 @@ class Bending:
         spec = self.applying(session, own)
         return list(map(Fired, spec, session.fire(spec, path)))
 
-    def told(self, fired: Sequence[Fired], idle: Sequence[str | None], recording: str) -> list[dict[str, Any]]:
-        """The faults of a request for the journal; `idle` has, for each that fired, why it had no effect, or None."""
+    def told(
+        self, fired: Sequence[Fired], idle: Sequence[str | None], recording: str, hide: Callable[[str], str] = str
+    ) -> list[dict[str, Any]]:
+        """The faults of a request for the journal; `idle` has, for each that fired, why it had no effect, or None.
+
+        `hide` takes the request's credentials out of a text.
+        """
         reasons = iter(idle)
         told = []
         for one in fired:
-            text = render((one.step,))
+            text = hide(render((one.step,)))
             why = next(reasons) if one.fires else None
             told.append({"fault": text, "fired": one.fires, "effect": one.fires and why is None, "why": why})
             if why is not None and (text, why) not in self._said and len(self._said) < MAX_SAID:

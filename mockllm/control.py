@@ -225,6 +225,9 @@ def _timeout(request: Request) -> int:
 
 
 def _session(request: Request) -> str | None:
+    unknown = set(request.query_params) - {"session"}
+    if unknown:
+        raise UsageError(f"unknown parameter {sorted(unknown)[0]!r}; there is session")
     return request.query_params.get("session")
 
 

@@ -63,7 +63,7 @@ class Plans:
         self._prepare, self._finish, self._plan = prepare, finish, plan
         self._kept: OrderedDict[Wanted, tuple[files.Stamp, Made]] = OrderedDict()
         self._size = 0
-        self._bending = asyncio.Lock()
+        self._making: dict[Wanted, asyncio.Future[tuple[files.Stamp, Made]]] = {}
 
     async def get(self, wanted: Wanted) -> Made:
         """The plan; made anew where the file changed. A bent or a large one takes its time in a thread: others play on.
@@ -75,8 +75,12 @@ class Plans:
             return found
         if not wanted.faults and wanted.recording.place.stop - wanted.recording.place.start <= SMALL:
             return self._keep(wanted, *self._read(wanted))
-        async with self._bending:  # one after another, so that nobody makes what another is making
-            return self._find(wanted) or self._keep(wanted, *await asyncio.to_thread(self._read, wanted))
+        making = self._making.get(wanted)
+        if making is None:  # two who want the same wait for one
+            making = self._making[wanted] = asyncio.ensure_future(asyncio.to_thread(self._read, wanted))
+            making.add_done_callback(lambda _: self._making.pop(wanted, None))
+        made = await asyncio.shield(making)
+        return self._find(wanted) or self._keep(wanted, *made)
 
     def _find(self, wanted: Wanted) -> Made | None:
         stamp = files.stamp(wanted.recording.path)

@@ -112,15 +112,16 @@ class Replay:
         if not (early or connection.complete):
             return
         ready = clock.now()
-        asked = self._options.redaction.request(Request(connection.method, connection.target, connection.headers, body))
+        heard = Request(connection.method, connection.target, connection.headers, body)
+        asked, secrets = self._options.redaction.split(heard)
         names = keys(asked, self._library.rules)
-        entry = self.journal.begin(session.name, asked)
+        entry = self.journal.begin(secrets.replace(session.name.encode()).decode(), asked)
         attempt, before = session.attempt(names[0])
         entry.attempt = attempt.number
         entry.since_last = None if before is None or before.ended_at is None else max(0, began - before.ended_at)
         steered = (session, spec, refusal)
         asking = (connection, scope, receive, send, clock, began, ready, asked, body, names)
-        turn = Turn(*asking, *steered, entry, self._log, self._own)
+        turn = Turn(*asking, *steered, entry, self._log, self._own, secrets)
         try:
             await self._answer(turn)
         finally:
@@ -182,7 +183,7 @@ class Replay:
         made = await self._plans.get(Wanted(recording, faults, entry.match == "closest"))
         self.desk.note(recording)
         entry.recording, entry.status = escaped(str(recording)), made.status
-        entry.faults = self._bending.told(fired, made.idle, str(recording))
+        entry.faults = self._bending.told(fired, made.idle, str(recording), turn.hide)
         connection.on_write, entry.event_ends = entry.wrote, made.event_ends
         connection.begin()
         started = turn.began if made.early else turn.ready

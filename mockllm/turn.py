@@ -12,6 +12,7 @@ from mockllm.core.errors import UsageError
 from mockllm.core.exchange import Request
 from mockllm.core.faults.spec import Spec
 from mockllm.core.redact import redact_target
+from mockllm.core.secrets import Secrets
 from mockllm.core.shown import escaped
 from mockllm.journal import Entry
 from mockllm.serve import RawConnection, Receive, Scope, Send
@@ -47,6 +48,11 @@ class Turn:
     entry: Entry
     log: Callable[[str], None]
     headers: Pairs
+    secrets: Secrets
+
+    def hide(self, text: str) -> str:
+        """A text without the credentials that the request holds."""
+        return self.secrets.replace(text.encode(errors="surrogateescape")).decode(errors="surrogateescape")
 
     @property
     def target(self) -> str:
@@ -56,10 +62,11 @@ class Turn:
 
     def tell(self, what: str) -> None:
         """Log what became of it."""
-        self.log(f"{self.asked.method} {self.target} {escaped(what)}")
+        self.log(f"{self.asked.method} {self.target} {escaped(self.hide(what))}")
 
     async def refuse(self, status: int, kind: str, message: str) -> None:
         """Answer with an error of mockllm's own."""
+        message = self.hide(message)
         self.entry.status, self.entry.message = status, escaped(message)
         self.tell(f"{status}: {message}")
         await answer_error(self.send, status, kind, message, self.headers)

@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
@@ -10,8 +12,17 @@ import pytest
 
 from tests.peers.command import Running
 
+# Tests of the plugin run pytest inside pytest, which forgets the modules that were first imported there. HTTP clients
+# import their core lazily and keep its exceptions in tables: it must be there before.
+for module in ("httpcore", "httpcore2"):
+    with suppress(ImportError):
+        import_module(module)
+
 # a busy machine is no fault of the code under test
-hypothesis.settings.register_profile("tests", deadline=None, derandomize="CI" in os.environ, print_blob=True)
+# and half of the usual examples keep the suite under three minutes on two cores
+hypothesis.settings.register_profile(
+    "tests", deadline=None, derandomize="CI" in os.environ, print_blob=True, max_examples=50
+)
 hypothesis.settings.load_profile("tests")
 
 MLX_PYTHON = "MOCKLLM_MLX_PYTHON"

@@ -21,6 +21,7 @@ from mockllm import files
 from mockllm.core import maskedtape
 from mockllm.core.response import End
 from mockllm.core.spelling import plain
+from mockllm.journal import Journal
 from tests.conftest import Launch
 from tests.peers.client import RawClient, ask, get, post
 from tests.peers.command import cli
@@ -474,3 +475,23 @@ def test_t9_what_is_imported_from_curl(tmp_path: Path) -> None:
     assert b"".join(segment.data for segment in tape.response.segments) == b"<" + STARS + b">"
     for canary in (RAW, SHORT.encode()):
         no_canary(tmp_path / "out", done.stdout, done.stderr, of=canary)
+
+
+def test_a_key_in_a_fault_a_session_or_a_refusal_is_said_to_nobody(tmp_path: Path) -> None:
+    key = "sk-CANARY2-7f3kzqXw8Lp2mN00"
+    write(tmp_path / "a.jsonl", request("/json", json=1), *plain_answer("one"))
+    kept: list[str] = []
+    with replaying(tmp_path, journal=Journal(kept.append)) as replay:
+        told = b""
+        for headers in (
+            [f"mockllm-fault: comment:text={key}"],
+            [f"mockllm-session: {key}"],
+            [f"mockllm-session: {key}/+"],
+            [f"mockllm-fault: {key}"],
+        ):
+            asked = post("/json", b"1", f"Authorization: Bearer {key}", *headers)
+            told += ask(replay.host, replay.port, asked, answer_end).wire
+        replay.log.wait(4)
+    everything = told.decode() + "".join([*kept, *replay.log.lines, *replay.said.lines])
+    assert "had no effect" in everything
+    assert key not in everything

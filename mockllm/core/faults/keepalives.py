@@ -22,7 +22,7 @@ from mockllm.core.faults.view import View
 from mockllm.core.http1 import Framing
 from mockllm.core.response import End, Response, Then
 
-MOST = 20_000
+MOST = 4000
 """One fault puts in no more heartbeats than this; a stream that is held for ever is silent after them."""
 
 
@@ -31,7 +31,7 @@ class Keepalive:
     """Heartbeats while the stream is silent, as servers send them while the model thinks.
 
     One comes after each every= of silence, counted from the last byte. A silence inside an event has none, and so has
-    the time before the head. In a stream that hangs they go on. There are 20000 at most.
+    the time before the head. In a stream that hangs they go on. There are 4000 at most.
 
     before=N puts exactly N ahead of the first event, spread over the time from the head to it, in place of the ones
     that every= would put there. Where the head came with the first event, it is sent at the request's time instead.
