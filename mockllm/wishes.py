@@ -91,6 +91,7 @@ class Wishes:
             repeat=self.exhausted == "repeat",
             faults=Bending.parse([self.faults]),
             cors=self.cors,
+            redaction=redaction(self.redact, self.redact_json),
         )
 
     def rules(self) -> Rules:

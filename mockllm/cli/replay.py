@@ -112,6 +112,7 @@ SLOWEST = 1e-6
     "--control-token", metavar="TOKEN", envvar="MOCKLLM_CONTROL_TOKEN", help="Who sends it may use /_mockllm/."
 )
 @redacting
+@click.option("--allow-remote", is_flag=True, help="With --on-miss record: --host may be open to other machines.")
 def replay(
     paths: tuple[Path, ...],
     server: str | None,
@@ -122,6 +123,7 @@ def replay(
     journal_file: Path | None,
     fail_unused: bool,
     control_token: str | None,
+    allow_remote: bool,
     **given: Any,
 ) -> None:
     """Be the recorded server: play cassettes (files or folders), byte for byte and on time.
@@ -138,6 +140,8 @@ def replay(
         raise UsageError("--server chooses among the shipped cassettes: leave it out where paths are given")
     shown = paths or (shipped(server or SHIPPED),)
     on_miss = given["on_miss"] or ("error" if paths else "closest")
+    if on_miss == "record" and not (allow_remote or is_loopback(host)):
+        raise UsageError(f"--host {host} lets other machines record through this one: say --allow-remote if they may")
     logs = open_logs("replay", quiet=quiet, log_json=log_json)
     library = Library(shown, logs.say, _rules(given), empty_ok=on_miss in ("record", "forward"))
     options = RecordOptions(redaction=redaction(given["redact"], given["redact_json"]))

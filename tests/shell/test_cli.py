@@ -310,6 +310,10 @@ def test_a_taken_port(command: list[str], tmp_path: Path) -> None:
         (["replay", "--server", "nobody"], ["no cassettes of 'nobody' are shipped, only of ", "mlx_lm.server"]),
         (["replay", "tape.jsonl", "--speed", "-1"], ["-1"]),
         (["replay", "tape.jsonl", "--speed", "nan"], ["nan"]),
+        (
+            ["replay", "empty", "--on-miss", "record", "--upstream", "http://x", "--host", "0.0.0.0"],
+            ["--allow-remote"],
+        ),
         (["replay", "tape.jsonl", "--speed", "1e-300"], ["1e-300", "0.5"]),
         (["replay", "tape.jsonl", "--max-gap", "soon"], ["'soon' is no duration"]),
         (["replay", "tape.jsonl", "--on-miss", "ask"], ["ask"]),
