@@ -20,6 +20,7 @@ from mockllm.core.lines import Lines
 from mockllm.core.response import End, Response, Segment
 from mockllm.core.tape import VERSION
 
+_HEADER = b'{"mockllm"'
 _BOM = b"\xef\xbb\xbf"
 HEADER_KEYS = ("mockllm", "early", "request")
 """The keys of a header line that mean something; it keeps the others."""
@@ -63,6 +64,9 @@ def index(data: bytes, source: str) -> Index:
     position = start = len(_BOM) if data.startswith(_BOM) else 0
     number, first, header = 0, 1, 0
     torn = None
+    joinable = data.count(_HEADER) > data.count(b"\n" + _HEADER) + data.startswith(
+        _HEADER
+    )  # else no line is looked into
     while position < len(data):
         number += 1
         stop = data.find(b"\n", position) + 1 or len(data)
@@ -78,7 +82,7 @@ def index(data: bytes, source: str) -> Index:
             header = number
         elif kind not in b"#[\r\n" or (kind == b"[" and not header):
             raise CassetteError(source, number, _shown(data[position:stop]), _expected(header))
-        joined = kind in b"[{" and data.find(b'{"mockllm"', position + 1, stop) > 0
+        joined = joinable and kind in b"[{" and data.find(_HEADER, position + 1, stop) > 0
         if joined and not _is_json(data[position:stop]):
             found = "a header line behind another line's text"
             raise CassetteError(source, number, found, "a line end between them (were files joined?)")
