@@ -12,6 +12,7 @@ from typing import Literal
 from mockllm import files
 from mockllm.core.errors import UsageError
 from mockllm.core.prefix import session_name
+from mockllm.core.redaction import redaction
 from mockllm.entries import Entry, entry_of
 from mockllm.environment import environment
 from mockllm.hosting import Host, Serving, SharedClock, result
@@ -21,7 +22,7 @@ from mockllm.record import Options as RecordOptions
 from mockllm.record import Recorder
 from mockllm.relay import Limits
 from mockllm.replay import Replay
-from mockllm.wishes import AnyPath, Wishes, micros, recorder, redaction
+from mockllm.wishes import AnyPath, Wishes, micros, recorder
 
 __all__ = [
     "Cassette",
@@ -309,8 +310,4 @@ def record(
 
 def shipped(server: str = SHIPPED) -> Path:
     """The folder of the cassettes of a server that come with mockllm. Raises UsageError where there are none."""
-    folder = files.shipped()
-    names = sorted(path.name for path in folder.iterdir() if path.is_dir())
-    if server not in names:
-        raise UsageError(f"no cassettes of {server!r} are shipped, only of {', '.join(names)}")
-    return folder / server
+    return files.shipped_of(server)

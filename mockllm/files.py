@@ -289,6 +289,15 @@ def shipped() -> Path:
     return inside if inside.is_dir() else package.parent / "cassettes"
 
 
+def shipped_of(server: str) -> Path:
+    """The folder of the shipped cassettes of a server. Raises UsageError where there are none."""
+    folder = shipped()
+    names = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+    if server not in names:
+        raise UsageError(f"no cassettes of {server!r} are shipped, only of {', '.join(names) or 'none'}")
+    return folder / server
+
+
 def _entries(folder: Path | str) -> Iterator["os.DirEntry[str]"]:
     """What is in a folder, and in those below it; nothing where it cannot be listed."""
     with suppress(OSError), os.scandir(folder) as found:

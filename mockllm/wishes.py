@@ -18,8 +18,7 @@ from mockllm.core.errors import UsageError
 from mockllm.core.faults.spec import duration
 from mockllm.core.forward import Mount
 from mockllm.core.pointer import parse_pointer
-from mockllm.core.redact import KNOWN
-from mockllm.core.redaction import Redaction
+from mockllm.core.redaction import redaction
 from mockllm.core.response import End
 from mockllm.core.rules import Rules, parse_match
 from mockllm.files import Folder, Nowhere
@@ -155,15 +154,6 @@ def micros(name: str, text: str) -> int:
     if found is None:
         raise UsageError(f"{name}={text!r}; expected a duration such as '250ms' or '2s'")
     return found
-
-
-def redaction(names: Sequence[str], places: Sequence[str]) -> Redaction:
-    """What is masked beside what is known to be secret. Raises UsageError."""
-    try:
-        known = KNOWN.and_also(names)
-    except UnicodeEncodeError:
-        raise UsageError("a name to redact is not UTF-8") from None
-    return Redaction(known, tuple(map(parse_pointer, places)))
 
 
 def recorder(

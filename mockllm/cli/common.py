@@ -8,21 +8,17 @@ import errno
 import gc
 import logging
 import os
-import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from mockllm import files
 from mockllm.core.errors import MockllmError, UsageError
+from mockllm.core.faults.spec import duration
 from mockllm.core.forward import Mount
-from mockllm.core.pointer import parse_pointer
-from mockllm.core.redact import KNOWN
-from mockllm.core.redaction import Redaction
 from mockllm.core.shown import escaped
 from mockllm.logs import Logs, Style
 from mockllm.target import Target, parse_target
@@ -30,7 +26,6 @@ from mockllm.target import Target, parse_target
 SHIPPED = "mlx_lm.server"
 """Whose cassettes are played where none are named."""
 PATHS = click.Path(path_type=Path)
-_UNITS = {"us": 1, "ms": 1000, "s": 1_000_000, "m": 60_000_000}
 
 
 class Duration(click.ParamType[int]):
@@ -42,10 +37,9 @@ class Duration(click.ParamType[int]):
         self._zero_ok = zero_ok
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s|m)", str(value))
-        if found is None:
+        microseconds = duration(str(value))
+        if microseconds is None:
             self.fail(f"{value!r} is no duration: write a number and its unit, such as 250ms, 2s or 1.5m", param, ctx)
-        microseconds = round(float(found[1]) * _UNITS[found[2]])
         if not (microseconds or self._zero_ok):
             self.fail(f"{value!r} is no time to wait: give more than that", param, ctx)
         return microseconds
@@ -88,15 +82,6 @@ def redacting(command: Callable[..., None]) -> Callable[..., None]:
         metavar="NAME",
         help="A header, query parameter or JSON field that is masked too, beside the known ones; repeatable.",
     )(command)
-
-
-def redaction(names: Sequence[str], places: Sequence[str]) -> Redaction:
-    """What is masked, by the options of `redacting`. Raises UsageError."""
-    try:
-        known = KNOWN.and_also(names)
-    except UnicodeEncodeError:
-        raise UsageError("--redact NAME is not UTF-8") from None
-    return Redaction(known, tuple(map(parse_pointer, places)))
 
 
 def serving(default_port: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -172,14 +157,6 @@ def routes(upstream: str | None, mounts: tuple[str, ...]) -> tuple[list[Target],
         routes.append(Mount(b"", len(targets)))
         targets.append(parse_target(upstream))
     return targets, routes
-
-
-def shipped(server: str) -> Path:
-    folder = files.shipped()
-    names = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
-    if server not in names:
-        raise UsageError(f"no cassettes of {server!r} are shipped, only of {', '.join(names) or 'none'}")
-    return folder / server
 
 
 def steady() -> None:

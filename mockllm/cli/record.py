@@ -8,9 +8,10 @@ import click
 
 from mockllm import files
 from mockllm.cli.again import compare
-from mockllm.cli.common import PATHS, Duration, counted, open_logs, ready, redacting, redaction, routes, serving
+from mockllm.cli.common import PATHS, Duration, counted, open_logs, ready, redacting, routes, serving
 from mockllm.clock import now
 from mockllm.core.errors import UsageError
+from mockllm.core.redaction import redaction
 from mockllm.guard import is_loopback
 from mockllm.record import Options, Recorder
 from mockllm.relay import Limits

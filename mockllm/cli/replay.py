@@ -21,15 +21,14 @@ from mockllm.cli.common import (
     open_logs,
     ready,
     redacting,
-    redaction,
     routes,
     serving,
-    shipped,
     steady,
 )
 from mockllm.clock import HeapClock, now
 from mockllm.core.errors import NoMatchError, UnusedError, UsageError
 from mockllm.core.pointer import parse_pointer
+from mockllm.core.redaction import redaction
 from mockllm.core.response import End
 from mockllm.core.rules import Rules, parse_match
 from mockllm.guard import Guard, is_loopback
@@ -138,7 +137,7 @@ def replay(
     """
     if paths and server is not None:
         raise UsageError("--server chooses among the shipped cassettes: leave it out where paths are given")
-    shown = paths or (shipped(server or SHIPPED),)
+    shown = paths or (files.shipped_of(server or SHIPPED),)
     on_miss = given["on_miss"] or ("error" if paths else "closest")
     if on_miss == "record" and not (allow_remote or is_loopback(host)):
         raise UsageError(f"--host {host} lets other machines record through this one: say --allow-remote if they may")

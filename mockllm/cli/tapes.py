@@ -6,11 +6,12 @@ from pathlib import Path
 import click
 
 from mockllm import files
-from mockllm.cli.common import PATHS, Duration, counted, redacting, redaction, say
+from mockllm.cli.common import PATHS, Duration, counted, redacting, say
 from mockllm.core.audit import findings
 from mockllm.core.cassette import repair
 from mockllm.core.errors import CredentialsError, MockllmError
 from mockllm.core.importers import AS, As, Given
+from mockllm.core.redaction import redaction
 from mockllm.core.response import End
 from mockllm.core.tape import dump
 from mockllm.importing import import_capture, said

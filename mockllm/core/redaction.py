@@ -83,7 +83,11 @@ def redaction(names: Iterable[str], pointers: Iterable[str]) -> Redaction:
         if not name.strip() or name.lower() in _NEEDED:
             why = "is needed to read the answer" if name.strip() else "is no name"
             raise UsageError(f"--redact {shown(name)} {why}: name a header, a query parameter or a JSON field")
-    return Redaction(KNOWN.and_also(more), tuple(map(parse_pointer, pointers)))
+    try:
+        known = KNOWN.and_also(more)
+    except UnicodeEncodeError:
+        raise UsageError("a name to redact is not UTF-8") from None
+    return Redaction(known, tuple(map(parse_pointer, pointers)))
 
 
 def _text_of(request: Request) -> bytes:

@@ -299,6 +299,8 @@ def test_a_taken_port(command: list[str], tmp_path: Path) -> None:
         (["record", "http://x", "-o", "tapes", "--connect-timeout", "0ms"], ["'0ms' is no time to wait"]),
         (["record", "http://x", "-o", "tapes", "--accept-encoding", "a\r\nb: c"], ["--accept-encoding", "identity"]),
         (["record", "http://x", "-o", "tapes", "--host", "0.0.0.0"], ["--allow-remote"]),
+        (["record", "http://x", "-o", "tapes", "--redact", "Content-Length"], ["is needed to read the answer"]),
+        (["replay", "tape.jsonl", "--redact", ""], ["is no name"]),
         (
             ["record", "-o", "tapes", "--mount", "/a=http://x", "--mount", "/a/=http://y"],
             ["--mount /a/ is there twice"],
